@@ -1,0 +1,101 @@
+"""Every way a constraint can be wrong, in one hierarchy.
+
+An error says *what* is wrong (``message``), *where* (``location``) and, when we know it, *what to do* (``hint``).
+Messages never contain an absolute path or more than a bounded excerpt of the user's input.
+"""
+
+from __future__ import annotations
+
+EXCERPT_CHARACTERS = 60
+
+
+def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
+    """Return ``text`` quoted and cut to at most ``limit`` characters, safe to put into a message."""
+    shown = text if len(text) <= limit else text[: limit - 1] + "…"
+    return repr(shown)
+
+
+class InfernixError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class UnsupportedVllmError(InfernixError):
+    """The installed vLLM is outside the supported range, or a patched attribute has moved."""
+
+
+class SettingsError(InfernixError):
+    """``additional_config["infernix"]`` or an ``INFERNIX_*`` variable is not valid."""
+
+
+class ConstraintError(InfernixError):
+    """A constraint that cannot be enforced.
+
+    Attributes:
+        message: what is wrong, one sentence that stands alone.
+        location: where, in the notation of the source: a JSON Pointer fragment (``#/properties/a``) for schemas,
+            ``line:column`` (both from 1) for grammars, ``offset N`` (characters, from 0) for regexes and prefixes,
+            ``[i]`` for choices. ``None`` when the whole constraint is meant.
+        hint: how to rewrite the constraint, or ``None``.
+    """
+
+    def __init__(self, message: str, *, location: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = f" (at {self.location})" if self.location is not None else ""
+        advice = f" Hint: {self.hint}" if self.hint else ""
+        return f"{self.message}{place}{advice}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.location, self.hint))
+
+
+def _rebuild(kind: type[ConstraintError], message: str, location: str | None, hint: str | None) -> ConstraintError:
+    return kind(message, location=location, hint=hint)
+
+
+class InvalidGrammar(ConstraintError):
+    """The GBNF (or Lark) text has a syntax error, or refers to a rule that is not defined."""
+
+
+class InvalidSchema(ConstraintError):
+    """The JSON Schema document itself is malformed."""
+
+
+class UnsupportedSchema(ConstraintError):
+    """The schema is well-formed but holds an assertion that we cannot enforce exactly."""
+
+
+class InvalidChoice(ConstraintError):
+    """The list of choices is empty or holds something that is not a string of Unicode scalar values."""
+
+
+class InvalidRegex(ConstraintError):
+    """The regular expression is malformed or uses a feature outside the supported dialect."""
+
+
+class ConflictingConstraints(ConstraintError):
+    """Two constraints, or a constraint and another option, cannot hold together."""
+
+
+class ConstraintTooLarge(ConstraintError):
+    """A size, depth, count or time limit was passed; the message names the limit and the value."""
+
+
+class InvalidContinuation(ConstraintError):
+    """The already written prefix is not a prefix of the language."""
+
+
+class UnsatisfiableConstraint(ConstraintError):
+    """The constraint describes an empty language."""
+
+
+class ConstraintDeadEnd(ConstraintError):
+    """At run time: the committed output can be continued by no token of the vocabulary."""
+
+
+class NonFiniteLogits(ConstraintError):
+    """At run time: the model produced NaN or infinite logits in a constrained row."""

@@ -1,0 +1,33 @@
+"""Options and limits of the language side. Immutable and hashable: they are part of a compiled grammar's identity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarOptions:
+    """How constraints are read, and how large they may be.
+
+    Sizes are in UTF-8 bytes of the source, depths and counts in items. Passing a limit raises
+    :class:`~infernix_plugin.errors.ConstraintTooLarge`, which names the limit and the value.
+    """
+
+    max_whitespace: int = 32
+    """Longest run of insignificant whitespace between two JSON tokens."""
+    max_number_digits: int = 17
+    """Longest run of digits in an unbounded JSON number's fraction, and its significant digits (binary64)."""
+    unknown_keywords: str = "refuse"
+    """What an unknown JSON Schema keyword does: ``"refuse"`` or ``"ignore"``."""
+
+    max_grammar_bytes: int = 1 << 20
+    max_schema_bytes: int = 1 << 20
+    max_regex_bytes: int = 64 << 10
+    max_choices: int = 1 << 20
+    max_choice_bytes: int = 16 << 20
+    max_nesting: int = 256
+    """Deepest nesting of a schema, a group or a grammar expression."""
+    max_repetition: int = 1 << 20
+    """Largest count in a repetition, a string length or an array length."""
+    max_nodes: int = 1 << 20
+    """Largest number of grammar nodes one constraint may lower to."""
