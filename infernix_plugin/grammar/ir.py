@@ -8,7 +8,7 @@ Nodes are immutable values with structural equality, so equal sub-languages can 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 MAX_SCALAR = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
@@ -111,7 +111,6 @@ class Grammar:
 
     rules: Mapping[str, Node]
     root: str = "root"
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     @property
     def start(self) -> Node:
