@@ -1,0 +1,73 @@
+"""Writes a tiny checkpoint directory that vLLM and transformers load like any other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infernix_plugin.model_executor.tiny import associations, corpus, qwen3_5
+from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, save, train
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+VOCAB_MULTIPLE = 64
+"""Rows of embedding and head are padded to a multiple of this, so the model has ids that no token uses, as the real one has."""
+
+
+def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], None] = lambda line: None) -> None:
+    """Write a complete Qwen3.5 text checkpoint with an MTP head into ``directory`` (created if missing), in seconds.
+
+    Needs ``torch``, ``tokenizers`` and ``safetensors``, which vLLM brings. The same seed gives byte-identical files.
+
+    Args:
+        directory: existing files of the same names are replaced.
+        seed: of the weights; the tokenizer never changes.
+        report: called with one line per step.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    report("training the tokenizer")
+    tokenizer = train()
+    save(tokenizer, directory)
+
+    report("counting which token follows which")
+    vocab_size = -(-tokenizer.get_vocab_size() // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+    table = associations.count(_replies(tokenizer), vocab_size)
+
+    report("drawing the weights")
+    ids = {token: tokenizer.token_to_id(token) for token in CONTROL_TOKENS}
+    _write_json(directory / "config.json", qwen3_5.config(vocab_size, ids))
+    _write_json(
+        directory / "generation_config.json",
+        {
+            "do_sample": True,
+            "eos_token_id": [ids[END_OF_TURN], ids[END_OF_TEXT]],
+            "pad_token_id": ids[END_OF_TEXT],
+            "temperature": 1.0,
+            "top_k": 20,
+            "top_p": 0.95,
+        },
+    )
+    _write_weights(directory / "model.safetensors", qwen3_5.tensors(table, vocab_size, seed))
+    report(f"wrote {directory}")
+
+
+def _replies(tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Yield what an assistant writes, with and without reasoning, from the end of the generation prompt to the end of the turn."""
+    for turn in corpus.conversations():
+        yield tokenizer.encode(f"<think>\n{turn.thinking}\n</think>\n\n{turn.reply}{END_OF_TURN}").ids
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_weights(path: Path, weights: qwen3_5.Tensors) -> None:
+    import torch
+    from safetensors.torch import save as serialise
+
+    tensors = {name: torch.from_numpy(value).to(torch.bfloat16).contiguous() for name, value in weights.items()}
+    path.write_bytes(serialise(tensors, metadata={"format": "pt"}))

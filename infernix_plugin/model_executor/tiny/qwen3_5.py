@@ -1,0 +1,153 @@
+"""The dense Qwen3.5 text family: three gated-delta-net layers to one full-attention layer, and one MTP layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from infernix_plugin.model_executor.tiny.associations import Associations, output_head
+
+HIDDEN = 256
+INTERMEDIATE = 384
+LAYERS = 4
+FULL_ATTENTION_EVERY = 4
+ATTENTION_HEADS, KV_HEADS, HEAD_DIM = 4, 2, 64
+KEY_HEADS, VALUE_HEADS = 2, 4
+LINEAR_HEAD_DIM = 128
+"""vLLM's CPU kernels for gated delta nets accept no other head size."""
+CONV_WIDTH = 4
+
+CONSTANT = 8.0
+"""First entry of every embedding; its share of the hidden state's energy carries the token frequencies."""
+
+MIXING = 0.35
+"""Root mean square of what one block adds to the residual stream, whose embedding part has 1. Larger: more context, less habit."""
+
+Tensors = dict[str, NDArray[np.float32]]
+
+
+def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
+    """Return ``config.json``; ``ids`` maps control tokens to their ids."""
+    return {
+        "architectures": ["Qwen3_5ForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "attn_output_gate": True,
+        "bos_token_id": None,
+        "dtype": "bfloat16",
+        "eos_token_id": ids["<|im_end|>"],
+        "full_attention_interval": FULL_ATTENTION_EVERY,
+        "head_dim": HEAD_DIM,
+        "hidden_act": "silu",
+        "hidden_size": HIDDEN,
+        "initializer_range": 0.02,
+        "intermediate_size": INTERMEDIATE,
+        "layer_types": [_layer_type(index) for index in range(LAYERS)],
+        "linear_conv_kernel_dim": CONV_WIDTH,
+        "linear_key_head_dim": LINEAR_HEAD_DIM,
+        "linear_num_key_heads": KEY_HEADS,
+        "linear_num_value_heads": VALUE_HEADS,
+        "linear_value_head_dim": LINEAR_HEAD_DIM,
+        "mamba_ssm_dtype": "float32",
+        "max_position_embeddings": 32_768,
+        "model_type": "qwen3_5_text",
+        "mtp_num_hidden_layers": 1,
+        "mtp_use_dedicated_embeddings": False,
+        "num_attention_heads": ATTENTION_HEADS,
+        "num_hidden_layers": LAYERS,
+        "num_key_value_heads": KV_HEADS,
+        "pad_token_id": ids["<|endoftext|>"],
+        "partial_rotary_factor": 0.25,
+        "rms_norm_eps": 1e-6,
+        "rope_parameters": {
+            "mrope_interleaved": True,
+            "mrope_section": [3, 3, 2],
+            "partial_rotary_factor": 0.25,
+            "rope_theta": 10_000_000,
+            "rope_type": "default",
+        },
+        "tie_word_embeddings": False,
+        "use_cache": True,
+        "vocab_size": vocab_size,
+    }
+
+
+def tensors(table: Associations, vocab_size: int, seed: int) -> Tensors:
+    """Return every weight by its checkpoint name, float32, rows beyond the tokenizer included."""
+    rng = np.random.default_rng(seed)
+    embedding = rng.standard_normal((vocab_size, HIDDEN), dtype=np.float32)
+    embedding[:, 0] = CONSTANT
+    embedding *= np.sqrt(HIDDEN / np.square(embedding).sum(axis=1, keepdims=True))
+    embedding[:, 0] = embedding[:, 0].mean()
+    weights: Tensors = {"model.embed_tokens.weight": embedding, "lm_head.weight": output_head(table, embedding)}
+    for index in range(LAYERS):
+        weights |= _layer(rng, f"model.layers.{index}.", _layer_type(index))
+    weights["model.norm.weight"] = _offset(HIDDEN)
+    # The MTP layer sees the next token's embedding and the hidden state before it. It keeps the former and mixes in a
+    # little of the latter: its guess is the habit of the language, often but not always what the layers will say.
+    joint = np.concatenate([np.eye(HIDDEN, dtype=np.float32), _matrix(rng, HIDDEN, HIDDEN, MIXING / 2)], axis=1)
+    weights |= {
+        "mtp.fc.weight": joint,
+        "mtp.pre_fc_norm_embedding.weight": _offset(HIDDEN),
+        "mtp.pre_fc_norm_hidden.weight": _offset(HIDDEN),
+        **_layer(rng, "mtp.layers.0.", "full_attention"),
+        "mtp.norm.weight": _offset(HIDDEN),
+    }
+    return weights
+
+
+def _layer_type(index: int) -> str:
+    return "full_attention" if (index + 1) % FULL_ATTENTION_EVERY == 0 else "linear_attention"
+
+
+def _layer(rng: np.random.Generator, prefix: str, layer_type: str) -> Tensors:
+    mixer = _attention(rng) if layer_type == "full_attention" else _gated_delta_net(rng)
+    parts = mixer | {
+        "input_layernorm.weight": _offset(HIDDEN),
+        "post_attention_layernorm.weight": _offset(HIDDEN),
+        "mlp.gate_proj.weight": _matrix(rng, INTERMEDIATE, HIDDEN),
+        "mlp.up_proj.weight": _matrix(rng, INTERMEDIATE, HIDDEN),
+        "mlp.down_proj.weight": _matrix(rng, HIDDEN, INTERMEDIATE, 2 * MIXING),
+    }
+    return {prefix + name: value for name, value in parts.items()}
+
+
+def _attention(rng: np.random.Generator) -> Tensors:
+    wide = ATTENTION_HEADS * HEAD_DIM
+    return {
+        "self_attn.q_proj.weight": _matrix(rng, 2 * wide, HIDDEN),  # per head: query, then output gate
+        "self_attn.k_proj.weight": _matrix(rng, KV_HEADS * HEAD_DIM, HIDDEN),
+        "self_attn.v_proj.weight": _matrix(rng, KV_HEADS * HEAD_DIM, HIDDEN),
+        "self_attn.o_proj.weight": _matrix(rng, HIDDEN, wide, 2 * MIXING),
+        "self_attn.q_norm.weight": _offset(HEAD_DIM),
+        "self_attn.k_norm.weight": _offset(HEAD_DIM),
+    }
+
+
+def _gated_delta_net(rng: np.random.Generator) -> Tensors:
+    keys, values = KEY_HEADS * LINEAR_HEAD_DIM, VALUE_HEADS * LINEAR_HEAD_DIM
+    mixed = 2 * keys + values
+    return {
+        "linear_attn.in_proj_qkv.weight": _matrix(rng, mixed, HIDDEN),
+        "linear_attn.in_proj_z.weight": _matrix(rng, values, HIDDEN),
+        "linear_attn.in_proj_b.weight": _matrix(rng, VALUE_HEADS, HIDDEN),
+        "linear_attn.in_proj_a.weight": _matrix(rng, VALUE_HEADS, HIDDEN),
+        "linear_attn.conv1d.weight": _matrix(rng, mixed, CONV_WIDTH)[:, None, :],
+        "linear_attn.dt_bias": np.zeros(VALUE_HEADS, dtype=np.float32),
+        # Decay rates from about 30 tokens of memory down to one, a different one per head.
+        "linear_attn.A_log": np.log(np.geomspace(0.05, 1.0, VALUE_HEADS)).astype(np.float32),
+        "linear_attn.norm.weight": np.ones(LINEAR_HEAD_DIM, dtype=np.float32),
+        "linear_attn.out_proj.weight": _matrix(rng, HIDDEN, values, MIXING),
+    }
+
+
+def _matrix(rng: np.random.Generator, rows: int, columns: int, gain: float = 1.0) -> NDArray[np.float32]:
+    """A random map that turns inputs of root mean square 1 into outputs of root mean square ``gain``."""
+    return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(gain / np.sqrt(columns))
+
+
+def _offset(size: int) -> NDArray[np.float32]:
+    """The weight of a Qwen3.5 norm, which scales by one plus this."""
+    return np.zeros(size, dtype=np.float32)
