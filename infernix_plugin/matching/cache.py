@@ -1,0 +1,110 @@
+"""A byte-bounded cache of expensive builds: one build per key at a time, few builds at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+
+class Outcome(StrEnum):
+    """How a value was obtained."""
+
+    HIT = "hit"
+    BUILT = "built"
+    WAITED = "waited"
+    """Another thread was building it; this one waited for the result."""
+
+
+class Sized(Protocol):
+    """A value that knows its size."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate size in bytes."""
+
+
+Value = TypeVar("Value", bound=Sized)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Totals since the start, and the present content."""
+
+    hits: int = 0
+    built: int = 0
+    waited: int = 0
+    failed: int = 0
+    evicted: int = 0
+    entries: int = 0
+    bytes: int = 0
+
+
+class BuildCache(Generic[Value]):
+    """Least recently used values up to a byte budget. Thread-safe.
+
+    The lock is never held while a value is built. Values in use outlive their eviction. A failed build is raised in
+    the thread that ran it and in those that waited for it, and is forgotten.
+    """
+
+    def __init__(self, budget_bytes: int, max_builds: int) -> None:
+        """Keep at most ``budget_bytes`` of values and run at most ``max_builds`` builds at once."""
+        self._budget = budget_bytes
+        self._slots = threading.BoundedSemaphore(max_builds)
+        self._lock = threading.Lock()
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._building: dict[Hashable, Future[Value]] = {}
+        self._held = 0
+        self._counts: Counter[str] = Counter()
+
+    def get(self, key: Hashable, build: Callable[[], Value]) -> tuple[Value, Outcome]:
+        """The value of ``key``, built on this thread if nobody has or is building it.
+
+        Raises:
+            Exception: whatever ``build`` raised, here or in the thread that was waited for.
+        """
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                self._counts["hits"] += 1
+                return self._values[key], Outcome.HIT
+            building = self._building.get(key)
+            if building is None:
+                own: Future[Value] = Future()
+                self._building[key] = own
+            else:
+                self._counts["waited"] += 1
+        if building is not None:
+            return building.result(), Outcome.WAITED
+        try:
+            with self._slots:
+                value = build()
+        except BaseException as error:
+            with self._lock:
+                del self._building[key]
+                self._counts["failed"] += 1
+            own.set_exception(error)
+            raise
+        with self._lock:
+            del self._building[key]
+            self._counts["built"] += 1
+            self._keep(key, value)
+        own.set_result(value)
+        return value, Outcome.BUILT
+
+    def stats(self) -> CacheStats:
+        """A consistent snapshot."""
+        with self._lock:
+            return CacheStats(**self._counts, entries=len(self._values), bytes=self._held)
+
+    def _keep(self, key: Hashable, value: Value) -> None:
+        self._values[key] = value
+        self._held += value.memory_bytes
+        while self._held > self._budget:
+            _, old = self._values.popitem(last=False)
+            self._held -= old.memory_bytes
+            self._counts["evicted"] += 1

@@ -1,0 +1,104 @@
+"""From a constraint to a compiled grammar, once per distinct constraint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from infernix_plugin.framing.phases import CONTENT, Framing
+from infernix_plugin.grammar.build import build
+from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.grammar.ir import Grammar
+from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
+from infernix_plugin.matching.compiled import CompiledGrammar
+from infernix_plugin.matching.domain import TokenDomain
+from infernix_plugin.matching.engines.select import Engines
+from infernix_plugin.matching.terminals import restrict_terminals
+
+DEFAULT_OPTIONS = GrammarOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """A compiled grammar and what it took to get it."""
+
+    compiled: CompiledGrammar
+    outcome: Outcome
+    seconds: float
+    """Wall time in the call: building, waiting, or almost nothing."""
+
+
+class ConstraintCompiler:
+    """Compiles and caches the constraints of one vocabulary. Thread-safe; a build runs on the thread that asks."""
+
+    def __init__(
+        self,
+        domain: TokenDomain,
+        *,
+        options: GrammarOptions = DEFAULT_OPTIONS,
+        cache_bytes: int = 256 << 20,
+        max_cold_compiles: int = 2,
+    ) -> None:
+        """Bind to a vocabulary, which is indexed on first use.
+
+        Args:
+            domain: the vocabulary.
+            options: limits and dialect, the same for every constraint.
+            cache_bytes: budget of the compiled grammars that are kept; grammars in use outlive it.
+            max_cold_compiles: builds that run at once; further ones wait, hits do not.
+        """
+        self.domain = domain
+        self._options = options
+        self._engines = Engines(domain, cache_bytes)
+        self._cache: BuildCache[CompiledGrammar] = BuildCache(cache_bytes, max_cold_compiles)
+
+    def compile(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> CompiledGrammar:
+        """The compiled grammar of a constraint inside a framing.
+
+        Raises:
+            ConstraintError: the constraint cannot be enforced; the subclass says why.
+        """
+        return self.prepare(constraint, framing=framing).compiled
+
+    def prepare(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> Preparation:
+        """Like :meth:`compile`, with the cache outcome and the time.
+
+        Raises:
+            ConstraintError: the constraint cannot be enforced; the subclass says why.
+        """
+        started = perf_counter()
+        compiled, outcome = self._cache.get((constraint, framing), lambda: self._build(constraint, framing))
+        return Preparation(compiled, outcome, perf_counter() - started)
+
+    def compile_structural_tag(self, text: str) -> CompiledGrammar:
+        """The compiled grammar of an xgrammar structural tag, given as JSON text.
+
+        Raises:
+            ConstraintError: xgrammar refuses it, or nothing satisfies it.
+        """
+        return self.prepare_structural_tag(text).compiled
+
+    def prepare_structural_tag(self, text: str) -> Preparation:
+        """Like :meth:`compile_structural_tag`, with the cache outcome and the time.
+
+        Raises:
+            ConstraintError: xgrammar refuses it, or nothing satisfies it.
+        """
+        started = perf_counter()
+        compiled, outcome = self._cache.get(
+            ("structural_tag", text),
+            lambda: CompiledGrammar(self.domain, self._engines.xgrammar.compile_structural_tag(text)),
+        )
+        return Preparation(compiled, outcome, perf_counter() - started)
+
+    def stats(self) -> CacheStats:
+        """Totals of the cache since the start, and its present content."""
+        return self._cache.stats()
+
+    def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
+        content = restrict_terminals(build(constraint, self._options), self.domain)
+        return self._compile(framing.apply(content))
+
+    def _compile(self, grammar: Grammar) -> CompiledGrammar:
+        return CompiledGrammar(self.domain, self._engines.compile(grammar))

@@ -1,0 +1,60 @@
+"""What the session needs from a grammar engine."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from infernix_plugin.grammar.ir import Grammar
+from infernix_plugin.matching.domain import Bitset
+
+
+class Matcher(Protocol):
+    """A mutable position in the language of one grammar. Owned by one session; not thread-safe."""
+
+    def fill(self, row: Bitset) -> None:
+        """Overwrite ``row`` (int32, contiguous, ``mask_words`` long) with the tokens that may come next.
+
+        Bits of tokens that are not generable, of stop tokens and of ids past the vocabulary have no meaning: the
+        session clears them. Leaves the position as it is.
+
+        Raises:
+            ConstraintTooLarge: the engine gave up on this position; the position stays as it was.
+        """
+
+    def accept(self, token: int) -> bool:
+        """Advance by one generable token as one step; ``False`` and no change if it is not legal here."""
+
+    def accept_bytes(self, prefix: bytes) -> int:
+        """Advance by raw bytes, which may end inside a character; returns how many were legal.
+
+        If that is fewer than all, the position is undefined and the matcher must be dropped. Not undone by
+        :meth:`rollback`.
+        """
+
+    def rollback(self, steps: int) -> None:
+        """Undo the last ``steps`` accepted tokens exactly."""
+
+    def can_end(self) -> bool:
+        """Whether what was accepted so far is a member of the language."""
+
+
+class EngineGrammar(Protocol):
+    """A compiled grammar: immutable and shared between threads."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate size in bytes."""
+
+    def matcher(self) -> Matcher:
+        """A new matcher at the start of the language."""
+
+
+class Engine(Protocol):
+    """A compiler bound to one vocabulary; thread-safe."""
+
+    def compile(self, grammar: Grammar) -> EngineGrammar:
+        """Compile a grammar.
+
+        Raises:
+            ConstraintTooLarge: past a limit of the engine.
+        """
