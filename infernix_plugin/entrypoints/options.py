@@ -1,0 +1,84 @@
+"""Request options that cannot be honoured together with a constraint, or that vLLM would ignore silently."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from infernix_plugin.errors import ConflictingConstraints
+from infernix_plugin.structured_output.record import KEY
+
+REMOVED = {
+    "guided_json": 'structured_outputs: {"json": ...}',
+    "guided_regex": 'structured_outputs: {"regex": ...}',
+    "guided_choice": 'structured_outputs: {"choice": [...]}',
+    "guided_grammar": 'structured_outputs: {"grammar": ...}',
+    "guided_json_object": 'structured_outputs: {"json_object": true}',
+    "guided_decoding_backend": "no option: there is one backend",
+    "guided_whitespace_pattern": "the server's setting max_whitespace",
+}
+"""Fields of older vLLM releases and what to write instead; vLLM itself accepts and ignores them."""
+
+
+def check_request(request: Any) -> None:
+    """Refuse what a request (chat, completion, Responses) says beside or instead of one constraint.
+
+    Raises:
+        ConflictingConstraints: located by the field's name.
+    """
+    for name, replacement in REMOVED.items():
+        if name in (request.model_extra or {}):
+            raise ConflictingConstraints(
+                f"{name} does not exist any more and would be ignored.", location=name, hint=f"Use {replacement}."
+            )
+    if KEY in (getattr(request, "vllm_xargs", None) or {}):
+        raise ConflictingConstraints(f"The key {KEY!r} of vllm_xargs is reserved.", location=f"vllm_xargs.{KEY}")
+    sources = constraint_sources(request)
+    if len(sources) > 1:
+        raise ConflictingConstraints(
+            f"A request can have one constraint, but {' and '.join(sources)} are both set.", location=sources[-1]
+        )
+
+
+def constraint_sources(request: Any) -> list[str]:
+    """Return the names of the request fields that hold a constraint, in the order in which they are looked at."""
+    response_format = getattr(request, "response_format", None)
+    text = getattr(request, "text", None)
+    text_format = getattr(text, "format", None)
+    present = {
+        "response_format": response_format is not None and response_format.type != "text",
+        "text.format": text_format is not None and text_format.type != "text",
+        "structured_outputs": request.structured_outputs is not None,
+    }
+    return [name for name, there in present.items() if there]
+
+
+def check_sampling(options: Any, model_stops: Collection[int]) -> None:
+    """Refuse sampling options that could cut, prolong or forbid constrained content.
+
+    Args:
+        options: a request or ``SamplingParams``; both use the same names.
+        model_stops: the model's own stop ids, which may be repeated.
+
+    Raises:
+        ConflictingConstraints: located by the option's name, with the reason.
+    """
+    reasons = {
+        "use_beam_search": "a beam is not one output with one constraint",
+        "stop": "a stop string may cut the output before it is complete",
+        "ignore_eos": "the output could not end where the constraint ends",
+        "min_tokens": "it forbids the stop token where the constraint may allow nothing else",
+        "bad_words": "it may forbid the only token that the constraint allows",
+        "allowed_token_ids": "it may forbid the only token that the constraint allows",
+    }
+    for name, reason in reasons.items():
+        if getattr(options, name, None):
+            raise ConflictingConstraints(f"{name} cannot be combined with a constraint: {reason}.", location=name)
+    foreign = set(getattr(options, "stop_token_ids", None) or ()) - set(model_stops)
+    if foreign:
+        raise ConflictingConstraints(
+            f"stop_token_ids cannot add {sorted(foreign)} to a constrained request: "
+            "the output may be cut before it is complete.",
+            location="stop_token_ids",
+            hint="The model's own stop tokens are always in force.",
+        )

@@ -1,0 +1,120 @@
+"""Judge a constraint in the API process, before a stream starts, by compiling it.
+
+The compiled grammar stays in this process's cache, so equal constraints are judged once. The engine core compiles for
+itself: compiled grammars cannot travel between processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+from infernix_plugin import settings
+from infernix_plugin.entrypoints.options import check_request, check_sampling, constraint_sources
+from infernix_plugin.entrypoints.refusals import refusal
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidSchema
+from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
+from infernix_plugin.structured_output.translation import Asked, StructuralTag, asked_of, field_of
+
+BACKEND = "infernix"
+"""What a validated request carries to the engine core as its backend."""
+
+_REMEMBERED = 4096
+
+_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="infernix-validation")
+_accepted: OrderedDict[Asked, None] = OrderedDict()
+_accepted_lock = Lock()
+
+
+def refuse_conflicts(request: Any) -> None:
+    """Refuse two constraints at once, removed fields and reserved names. Cheap; called for every request.
+
+    Raises:
+        VLLMValidationError: becomes an HTTP 400.
+    """
+    try:
+        check_request(request)
+    except ConstraintError as error:
+        raise refusal(error, "") from error
+
+
+async def validate_request(model_config: Any, tokenizer: Any, request: Any, engine_inputs: Sequence[Any]) -> None:
+    """Compile the constraint of a rendered request, for the output phase that each of its prompts leaves open.
+
+    Args:
+        model_config: vLLM's ``ModelConfig``.
+        tokenizer: the model's tokenizer.
+        request: a chat, completion or Responses request after its parser adjusted it.
+        engine_inputs: the rendered prompts.
+
+    Raises:
+        VLLMValidationError: becomes an HTTP 400.
+    """
+    sources = constraint_sources(request)
+    if not sources:
+        return
+    field = sources[0]
+    try:
+        params = _extract(request, field)
+        if params is None:
+            return
+        if field == "structured_outputs":
+            field = f"{field}.{field_of(params)}"
+        compiler = compiler_for(model_config, tokenizer, settings.current())
+        prompts = [_prompt_of(engine_input) for engine_input in engine_inputs]
+        await asyncio.get_running_loop().run_in_executor(_threads, _judge, compiler, params, request, prompts)
+    except ConstraintError as error:
+        raise refusal(error, field) from error
+
+
+def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
+    """Judge ``SamplingParams`` that did not come through a rendered request: offline use, batches, other front ends.
+
+    Raises:
+        VLLMValidationError: as for a request.
+    """
+    params = sampling_params.structured_outputs
+    field = f"structured_outputs.{field_of(params)}"
+    try:
+        compiler = compiler_for(model_config, tokenizer, settings.current())
+        _judge(compiler, params, sampling_params, [])
+    except ConstraintError as error:
+        raise refusal(error, field) from error
+    params._backend = BACKEND
+    params._backend_was_auto = True
+
+
+def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> None:
+    asked = asked_of(params)
+    if not isinstance(asked, StructuralTag):
+        check_sampling(options, compiler.domain.stop_ids)
+    if not prompts:
+        with _accepted_lock:
+            if asked in _accepted:
+                return
+    for prompt in prompts or [[]]:
+        compiler.prepare(asked, prompt)
+    with _accepted_lock:
+        _accepted[asked] = None
+        _accepted.move_to_end(asked)
+        while len(_accepted) > _REMEMBERED:
+            _accepted.popitem(last=False)
+
+
+def _extract(request: Any, field: str) -> Any:
+    if field == "response_format" and request.response_format.type == "json_schema":
+        holder = request.response_format.json_schema
+        if holder is None or holder.json_schema is None:
+            raise InvalidSchema("The schema is missing.", location="response_format.json_schema.schema")
+    return request.extract_structured_outputs()
+
+
+def _prompt_of(engine_input: Any) -> list[int]:
+    tokens = engine_input.get("prompt_token_ids")
+    if tokens is None:
+        raise ConflictingConstraints("A constraint needs a prompt of tokens; prompt embeddings have none.")
+    return list(tokens)

@@ -1,0 +1,77 @@
+"""The API server's renderer: judge constraints before a stream starts, so that a bad one is an HTTP 400."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from infernix_plugin.seams.seam import Seam
+
+_MODULE = "vllm.renderers.online_renderer"
+
+
+def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[Any], Any]:
+    """Return a replacer; ``prompts_of`` picks the engine inputs of a result, ``None`` for an error response."""
+
+    def replace(original: Any) -> Any:
+        @functools.wraps(original)
+        async def render(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+            from infernix_plugin.entrypoints import validation
+
+            validation.refuse_conflicts(request)
+            result = await original(self, request, *args, **kwargs)
+            prompts = prompts_of(result)
+            if prompts is not None:
+                await validation.validate_request(self.model_config, self.renderer.tokenizer, request, prompts)
+            return result
+
+        return render
+
+    return replace
+
+
+def _chat_prompts(result: Any) -> Sequence[Any] | None:
+    return result[1] if isinstance(result, tuple) else None
+
+
+def _completion_prompts(result: Any) -> Sequence[Any] | None:
+    return result if isinstance(result, list) else None
+
+
+def _responses_prompts(result: Any) -> Sequence[Any] | None:
+    return [result.engine_input] if hasattr(result, "engine_input") else None
+
+
+_REASON = "The last point that has both the final request and its prompt and still can answer with an HTTP status."
+
+CHAT = Seam(
+    module=_MODULE,
+    attribute="OnlineRenderer.render_chat",
+    reason=_REASON,
+    replace=_validating(_chat_prompts),
+    parameters=("self", "request", "skip_mm_cache"),
+)
+
+COMPLETION = Seam(
+    module=_MODULE,
+    attribute="OnlineRenderer.render_completion",
+    reason=_REASON,
+    replace=_validating(_completion_prompts),
+    parameters=("self", "request", "skip_mm_cache"),
+)
+
+RESPONSES = Seam(
+    module=_MODULE,
+    attribute="OnlineRenderer.render_responses",
+    reason=_REASON,
+    replace=_validating(_responses_prompts),
+    parameters=(
+        "self",
+        "request",
+        "previous_messages",
+        "previous_response_outputs",
+        "tool_server",
+        "skip_mm_cache",
+    ),
+)

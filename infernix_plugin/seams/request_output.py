@@ -1,0 +1,102 @@
+"""The API process's outputs: take our record out again, and turn a failure into the client's error."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from infernix_plugin.seams.seam import Seam
+
+_MODULE = "vllm.v1.engine.output_processor"
+_RECORD = "infernix_record"
+"""Attribute of vLLM's ``RequestState``: the record of the request, once it arrived."""
+
+
+def _replace_process_outputs(original: Any) -> Any:
+    from infernix_plugin.structured_output.record import detach
+
+    @functools.wraps(original)
+    def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        failed_parents = []
+        for output in engine_core_outputs:
+            output.kv_transfer_params, record = detach(output.kv_transfer_params)
+            state = self.request_states.get(output.request_id)
+            if record is None or state is None:
+                continue
+            setattr(state, _RECORD, record)
+            if "error" in record and state.parent_req is not None and state.queue is not None:
+                failed_parents.append(state.parent_req)
+        processed = original(self, engine_core_outputs, *args, **kwargs)
+        for parent in failed_parents:
+            # The client has its error; the other outputs it asked for would be generated for nobody.
+            processed.reqs_to_abort.extend(self.abort_requests(list(parent.child_requests), internal=True))
+        return processed
+
+    return process_outputs
+
+
+def _replace_make_request_output(original: Any) -> Any:
+    from infernix_plugin.structured_output.record import error_from
+
+    @functools.wraps(original)
+    def make_request_output(self: Any, *args: Any, **kwargs: Any) -> Any:
+        record = getattr(self, _RECORD, None)
+        if record is not None and "error" in record and self.queue is not None:
+            from infernix_plugin.entrypoints.refusals import failure
+
+            self.queue.put(failure(error_from(record["error"])))
+            return None
+        return original(self, *args, **kwargs)
+
+    return make_request_output
+
+
+def _replace_new_completion_output(original: Any) -> Any:
+    from vllm.outputs import CompletionOutput
+
+    CompletionOutput.constraint = None  # so that every output has the attribute
+
+    @functools.wraps(original)
+    def _new_completion_output(self: Any, *args: Any, **kwargs: Any) -> Any:
+        completion = original(self, *args, **kwargs)
+        record = getattr(self, _RECORD, None)
+        if record is not None:
+            completion.constraint = record
+        return completion
+
+    return _new_completion_output
+
+
+PROCESS_OUTPUTS = Seam(
+    module=_MODULE,
+    attribute="OutputProcessor.process_outputs",
+    reason="The record must leave kv_transfer_params before anything reads them as KV parameters.",
+    replace=_replace_process_outputs,
+    parameters=("self", "engine_core_outputs", "engine_core_timestamp", "iteration_stats", "weight_version"),
+    members={},
+)
+
+MAKE_REQUEST_OUTPUT = Seam(
+    module=_MODULE,
+    attribute="RequestState.make_request_output",
+    reason="A failed request reaches the client as a bare internal error; it gets our status and message instead.",
+    replace=_replace_make_request_output,
+    parameters=(
+        "self",
+        "new_token_ids",
+        "pooling_output",
+        "finish_reason",
+        "stop_reason",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "error",
+    ),
+)
+
+NEW_COMPLETION_OUTPUT = Seam(
+    module=_MODULE,
+    attribute="RequestState._new_completion_output",
+    reason="The record is the attribute `constraint` of a finished completion.",
+    replace=_replace_new_completion_output,
+    parameters=("self", "token_ids", "finish_reason", "stop_reason"),
+)

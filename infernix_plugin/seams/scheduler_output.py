@@ -1,0 +1,52 @@
+"""The scheduler's outputs: add our record to the last output of every constrained request."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from infernix_plugin.seams.seam import Seam
+
+
+def _replace(original: Any) -> Any:
+    from infernix_plugin.structured_output.record import attach, error_record
+
+    def watched(scheduler: Any, scheduler_output: Any) -> Iterator[Any]:
+        for names in (scheduler_output.num_scheduled_tokens, scheduler.grammar_compile_error_reqs):
+            for name in names:
+                request = scheduler.requests.get(name)
+                if request is not None and request.use_structured_output:
+                    yield request
+
+    def record_of(structured: Any) -> dict[str, Any]:
+        grammar = structured.grammar
+        record: dict[str, Any] = (
+            {"error": error_record(grammar)} if isinstance(grammar, Exception) else grammar.record()
+        )
+        return record
+
+    @functools.wraps(original)
+    def update_from_output(self: Any, scheduler_output: Any, model_runner_output: Any) -> Any:
+        constrained = {
+            request.request_id: request.structured_output_request for request in watched(self, scheduler_output)
+        }
+        outputs_of_clients = original(self, scheduler_output, model_runner_output)
+        if constrained:
+            for outputs in outputs_of_clients.values():
+                for output in outputs.outputs:
+                    if output.finish_reason is not None and output.request_id in constrained:
+                        record = record_of(constrained[output.request_id])
+                        output.kv_transfer_params = attach(output.kv_transfer_params, record)
+        return outputs_of_clients
+
+    return update_from_output
+
+
+SEAM = Seam(
+    module="vllm.v1.core.sched.scheduler",
+    attribute="Scheduler.update_from_output",
+    reason="An engine core output has no field for why a request failed; the record rides in kv_transfer_params.",
+    replace=_replace,
+    parameters=("self", "scheduler_output", "model_runner_output"),
+)

@@ -1,0 +1,91 @@
+"""One replaced attribute of vLLM: where it is, why, what it must look like, and what takes its place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from infernix_plugin.errors import UnsupportedVllmError
+from infernix_plugin.seams.versions import SUPPORTED, installed_version, refusal, release
+
+ORIGINAL = "__infernix_original__"
+"""Attribute of every replacement: what it replaced. Its presence marks a seam as applied."""
+
+
+@dataclass(frozen=True)
+class Seam:
+    """A guarded replacement of ``module.attribute``.
+
+    ``parameters`` are the parameter names the original must have (a class: of its constructor, without ``self``);
+    ``members`` are further callables below the target that the replacement overrides or calls, with theirs.
+    ``replace`` gets the original and returns the replacement; it runs right after the module was imported.
+    """
+
+    module: str
+    attribute: str
+    reason: str
+    replace: Callable[[Any], Any]
+    parameters: tuple[str, ...]
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    releases: tuple[tuple[int, int], ...] = SUPPORTED
+
+    @property
+    def target(self) -> str:
+        """The full dotted name of the replaced attribute."""
+        return f"{self.module}.{self.attribute}"
+
+    def check(self, module: ModuleType) -> Any:
+        """Return the original after comparing version, name and signatures with what this seam was written for.
+
+        Raises:
+            UnsupportedVllmError: the installed vLLM differs; one line says where.
+        """
+        version = installed_version()
+        if release(version) not in self.releases:
+            raise UnsupportedVllmError(refusal(f"vLLM {version} is not covered for {self.target}"))
+        original = _resolve(module, self.attribute, self.target)
+        _compare(self.target, original, self.parameters)
+        for name, parameters in self.members.items():
+            _compare(f"{self.target}.{name}", _resolve(original, name, f"{self.target}.{name}"), parameters)
+        return original
+
+    def applied(self, module: ModuleType) -> bool:
+        """Tell whether the replacement is in place."""
+        return ORIGINAL in vars(_resolve(module, self.attribute, self.target))
+
+    def apply(self, module: ModuleType) -> None:
+        """Put the replacement in place; a second call does nothing.
+
+        Raises:
+            UnsupportedVllmError: see :meth:`check`.
+        """
+        if self.applied(module):
+            return
+        original = self.check(module)
+        replacement = self.replace(original)
+        setattr(replacement, ORIGINAL, original)
+        *holders, name = self.attribute.split(".")
+        holder: Any = module
+        for part in holders:
+            holder = getattr(holder, part)
+        setattr(holder, name, replacement)
+
+
+def _resolve(holder: Any, dotted: str, target: str) -> Any:
+    for part in dotted.split("."):
+        try:
+            holder = getattr(holder, part)
+        except AttributeError:
+            raise UnsupportedVllmError(refusal(f"{target} does not exist in vLLM {installed_version()}")) from None
+    return holder
+
+
+def _compare(target: str, found: Any, expected: tuple[str, ...]) -> None:
+    names = tuple(inspect.signature(found).parameters)
+    if names != expected:
+        raise UnsupportedVllmError(
+            refusal(f"{target}({', '.join(names)}) of vLLM {installed_version()} should be ({', '.join(expected)})")
+        )

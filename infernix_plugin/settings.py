@@ -1,0 +1,109 @@
+"""The plugin's settings: ``additional_config["infernix"]`` first, then ``INFERNIX_*`` variables, then defaults.
+
+``vllm serve MODEL --additional-config '{"infernix": {"cache_bytes": 536870912}}'`` and
+``INFERNIX_CACHE_BYTES=536870912 vllm serve MODEL`` say the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+
+from infernix_plugin.errors import SettingsError
+from infernix_plugin.grammar.options import GrammarOptions
+
+SECTION = "infernix"
+VARIABLE_PREFIX = "INFERNIX_"
+
+_DEFAULTS = GrammarOptions()
+
+
+class Settings(BaseModel):
+    """Everything an operator may set. Sizes are in bytes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cache_bytes: NonNegativeInt = 256 << 20
+    """Memory for compiled grammars, in each process that compiles."""
+    max_cold_compiles: int = Field(default=2, ge=1, le=64)
+    """How many grammars may be compiled at the same time."""
+
+    max_whitespace: NonNegativeInt = _DEFAULTS.max_whitespace
+    """Longest run of insignificant whitespace between two JSON tokens."""
+    unknown_keywords: Literal["refuse", "ignore"] = "refuse"
+    """What an unknown JSON Schema keyword does."""
+    max_grammar_bytes: PositiveInt = _DEFAULTS.max_grammar_bytes
+    max_schema_bytes: PositiveInt = _DEFAULTS.max_schema_bytes
+    max_regex_bytes: PositiveInt = _DEFAULTS.max_regex_bytes
+    max_choices: PositiveInt = _DEFAULTS.max_choices
+    max_choice_bytes: PositiveInt = _DEFAULTS.max_choice_bytes
+    max_nesting: PositiveInt = _DEFAULTS.max_nesting
+    max_repetition: PositiveInt = _DEFAULTS.max_repetition
+    max_nodes: PositiveInt = _DEFAULTS.max_nodes
+
+    def grammar_options(self) -> GrammarOptions:
+        """Return the part of the settings that belongs to a compiled grammar's identity."""
+        known = {field.name for field in fields(GrammarOptions)}
+        return GrammarOptions(**{name: value for name, value in self if name in known})
+
+
+def load(additional_config: object = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings of one engine.
+
+    Args:
+        additional_config: vLLM's ``additional_config``; anything but a mapping holds no section of ours.
+        environment: defaults to the process environment.
+
+    Raises:
+        SettingsError: one line that names the setting, the value and what is allowed.
+    """
+    environment = os.environ if environment is None else environment
+    section = additional_config.get(SECTION, {}) if isinstance(additional_config, Mapping) else {}
+    if not isinstance(section, Mapping):
+        raise SettingsError(f'additional_config["{SECTION}"] must be an object, not {type(section).__name__}')
+    values: dict[str, Any] = {}
+    for name in Settings.model_fields:
+        text = environment.get(_variable(name), "").strip()
+        if text:
+            values[name] = text
+    values.update(section)
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as invalid:
+        raise SettingsError("; ".join(_explain(error, section) for error in invalid.errors())) from None
+
+
+_current: Settings | None = None
+
+
+def configure(additional_config: object) -> Settings:
+    """Load the settings and keep them for this process.
+
+    Raises:
+        SettingsError: see :func:`load`.
+    """
+    global _current
+    _current = load(additional_config)
+    return _current
+
+
+def current() -> Settings:
+    """Return the settings of this process: the configured ones, or those of the environment alone."""
+    return _current if _current is not None else load()
+
+
+def _variable(name: str) -> str:
+    return VARIABLE_PREFIX + name.upper()
+
+
+def _explain(error: Any, section: Mapping[str, Any]) -> str:
+    name = str(error["loc"][0]) if error["loc"] else ""
+    if error["type"] == "extra_forbidden":
+        known = ", ".join(sorted(Settings.model_fields))
+        return f'additional_config["{SECTION}"] has no setting {name!r}; known are {known}'
+    place = f'additional_config["{SECTION}"]["{name}"]' if name in section else _variable(name)
+    return f"{place} = {error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"

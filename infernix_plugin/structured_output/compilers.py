@@ -1,0 +1,80 @@
+"""One compiler for each model and process, shared by validation and by the engine core when they are one process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from infernix_plugin.framing.phases import prompt_framing
+from infernix_plugin.matching import ConstraintCompiler, TokenDomain
+from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.settings import Settings
+from infernix_plugin.structured_output.translation import Asked, StructuralTag
+
+_lock = threading.Lock()
+_compilers: dict[tuple[Any, ...], RequestCompiler] = {}
+
+
+class RequestCompiler:
+    """Compiles what a request asks for, in the output phase that its prompt leaves open.
+
+    The token domain is read on first use: an unconstrained engine never pays for it.
+    """
+
+    def __init__(self, model_config: Any, tokenizer: Any, settings: Settings) -> None:
+        self._model_config = model_config
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._compiler: ConstraintCompiler | None = None
+
+    @property
+    def compiler(self) -> ConstraintCompiler:
+        """The compiler over the model's token domain. Building it takes seconds for a large vocabulary."""
+        with self._lock:
+            if self._compiler is None:
+                self._compiler = ConstraintCompiler(
+                    domain_of(self._model_config, self._tokenizer),
+                    options=self._settings.grammar_options(),
+                    cache_bytes=self._settings.cache_bytes,
+                    max_cold_compiles=self._settings.max_cold_compiles,
+                )
+            return self._compiler
+
+    @property
+    def domain(self) -> TokenDomain:
+        """The model's vocabulary."""
+        return self.compiler.domain
+
+    def prepare(self, asked: Asked, prompt_token_ids: list[int]) -> Preparation:
+        """Compile, or fetch from the cache, the grammar of everything that may follow the prompt.
+
+        Raises:
+            ConstraintError: the constraint cannot be enforced.
+        """
+        compiler = self.compiler
+        if isinstance(asked, StructuralTag):
+            return compiler.prepare_structural_tag(asked.text)
+        return compiler.prepare(asked, framing=prompt_framing(prompt_token_ids, compiler.domain))
+
+
+def domain_of(model_config: Any, tokenizer: Any) -> TokenDomain:
+    """Return the token domain with the width of the worker's logits and every stop id that vLLM may know."""
+    eos = (model_config.try_get_generation_config() or {}).get("eos_token_id")
+    stops = [] if eos is None else [eos] if isinstance(eos, int) else eos
+    return TokenDomain.from_pretrained(tokenizer, vocab_size=model_config.get_vocab_size(), extra_stop_ids=stops)
+
+
+def compiler_for(model_config: Any, tokenizer: Any, settings: Settings) -> RequestCompiler:
+    """Return this process's compiler for a model."""
+    key = (
+        model_config.tokenizer,
+        model_config.tokenizer_revision,
+        str(model_config.tokenizer_mode),
+        model_config.get_vocab_size(),
+        settings,
+    )
+    with _lock:
+        if key not in _compilers:
+            _compilers[key] = RequestCompiler(model_config, tokenizer, settings)
+        return _compilers[key]

@@ -1,0 +1,114 @@
+"""One request's constraint at run time: what vLLM calls the request's grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
+from infernix_plugin.matching import MaskState
+from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.structured_output.record import Record, error_record
+
+Rows = npt.NDArray[np.int32]
+
+UNKNOWN = -1
+"""A draft whose token the engine core has not seen (vLLM's padding)."""
+EVERYTHING = -1
+"""A mask word that allows every token."""
+
+
+class ConstrainedRequest:
+    """A session with its failure and its record. It lives on the request, so preemption never touches it."""
+
+    def __init__(self, prepared: Preparation, *, kind: str, allowed: Rows | None = None) -> None:
+        """Start at the beginning of the language.
+
+        Args:
+            prepared: the grammar of the whole output, and what it took to get it.
+            kind: for the record.
+            allowed: int32[mask_words], cleared bits are never sampled: stop tokens of the vocabulary at which vLLM does
+                not stop this request, so that generation would go on behind the end of the content.
+        """
+        self.session = prepared.compiled.session()
+        self.kind = kind
+        self.failure: BaseException | None = None
+        self._prepared = prepared
+        self._allowed = allowed
+        self._committed = 0
+
+    def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
+        """Write the masks of the frontier and after each draft; the session is unchanged afterwards.
+
+        Args:
+            drafts: K token ids; from the first :data:`UNKNOWN` on, nothing is known.
+            rows: writable int32[K+1, mask_words]. A row that verification cannot reach, or where no token is legal,
+                holds some tokens: a row of nothing would make NaN of the logits, and :meth:`accept` refuses the token.
+
+        Returns:
+            The states of the rows up to the first unknown draft; the rows behind it allow everything.
+        """
+        known = drafts[: drafts.index(UNKNOWN)] if UNKNOWN in drafts else drafts
+        used = len(known) + 1
+        states = self.session.lookahead(known, rows[:used])
+        rows[used:] = EVERYTHING
+        if self._allowed is not None:
+            for position, state in enumerate(states):
+                if state is MaskState.READY:
+                    states[position] = self._withhold(rows[position])
+        return states
+
+    def accept(self, tokens: Sequence[int]) -> bool:
+        """Commit all of ``tokens``, or none: then ``failure`` says why and the request must end."""
+        if self.failure is not None:
+            return False
+        accepted = self.session.preview(tokens)
+        if accepted == len(tokens):
+            self.session.commit()
+            self._committed += accepted
+            return True
+        self.session.discard()
+        self.failure = self._explain(tokens[:accepted])
+        return False
+
+    def record(self) -> Record:
+        """Return the observation in plain values: counts, and durations in milliseconds."""
+        counters = self.session.counters
+        observed: Record = {
+            "kind": self.kind,
+            "complete": self.session.complete,
+            "terminated": self.session.terminated,
+            "cache": self._prepared.outcome.value,
+            "mask_positions": counters.mask_positions,
+            "illegal_drafts": counters.illegal_drafts,
+            "prepare_ms": _milliseconds(self._prepared.seconds),
+            "mask_ms": _milliseconds(counters.mask_seconds),
+            "accept_ms": _milliseconds(counters.accept_seconds),
+        }
+        if self.failure is not None:
+            observed["error"] = error_record(self.failure)
+        return observed
+
+    def _withhold(self, row: Rows) -> MaskState:
+        kept = np.bitwise_and(row, self._allowed)
+        if not kept.any():
+            return MaskState.DEAD_END
+        row[:] = kept
+        return MaskState.READY
+
+    def _explain(self, legal: Sequence[int]) -> InfernixError:
+        """Say why the token after ``legal`` was refused: nothing is legal there, or the sampler ignored the mask."""
+        position = self._committed + len(legal)
+        rows = np.zeros((len(legal) + 1, self._prepared.compiled.domain.mask_words), dtype=np.int32)
+        if self.fill(legal, rows)[-1] is MaskState.DEAD_END:
+            return ConstraintDeadEnd(
+                f"After {position} output tokens, no token of the model's vocabulary continues the constrained output.",
+                hint="The constraint needs text that this vocabulary cannot write from here; allow another spelling.",
+            )
+        return InfernixError(f"The sampler returned a token outside the mask at output position {position}.")
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,150 @@
+"""What the engine core runs in place of vLLM's ``StructuredOutputManager``."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from vllm.v1.structured_output import StructuredOutputManager
+
+from infernix_plugin import settings
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError
+from infernix_plugin.matching.domain import bitset
+from infernix_plugin.seams.versions import installed_release, installed_version
+from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
+from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
+from infernix_plugin.structured_output.translation import asked_of, kind_of
+
+logger = logging.getLogger(__name__)
+
+FIXED_STRIDE_SINCE = (0, 33)
+"""From here on every request owns k + 1 mask rows, however many drafts it has; before, rows are compact."""
+
+
+class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
+    """Compiles, masks and commits through sessions; the constraint is on from the first output token.
+
+    Drafts are never dropped: a mask row belongs to the drafts as they were proposed, and the sampler's own rejection of
+    an illegal one is what keeps the output distribution exact.
+    """
+
+    def __init__(self, vllm_config: Any) -> None:
+        super().__init__(vllm_config)
+        self.reasoner_cls = None
+        self._settings = settings.load(vllm_config.additional_config)
+        self._compiler: RequestCompiler | None = None
+        self._fixed_stride = installed_release() >= FIXED_STRIDE_SINCE
+        self._max_drafts = int(vllm_config.num_speculative_tokens)
+        self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
+        self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
+        logger.info(
+            "infernix-plugin is active in the engine core (vLLM %s, %d draft tokens)",
+            installed_version(),
+            self._max_drafts,
+        )
+
+    def grammar_init(self, request: Any) -> None:
+        """Start compiling the request's constraint. Runs on the engine core's input thread and returns at once."""
+        structured = request.structured_output_request
+        if structured is None:
+            return
+        if self._use_async_grammar_compilation and hasattr(self, "executor"):
+            structured.grammar = self.executor.submit(self._prepare, request)
+            return
+        done: Future[ConstrainedRequest] = Future()
+        try:
+            done.set_result(self._prepare(request))
+        except Exception as error:
+            done.set_exception(error)
+        structured.grammar = done
+
+    def validate_tokens(self, request: Any, spec_tokens: list[int]) -> list[int]:
+        """Keep every draft, legal or not."""
+        return spec_tokens
+
+    def grammar_bitmask(
+        self,
+        requests: dict[str, Any],
+        structured_output_request_ids: list[str],
+        scheduled_spec_decode_tokens: dict[str, list[int]],
+    ) -> npt.NDArray[np.int32] | None:
+        """Return mask rows, int32[rows, words], in the order and layout that this vLLM's workers read."""
+        if not structured_output_request_ids:
+            return None
+        drafts_of = [scheduled_spec_decode_tokens.get(name) or [] for name in structured_output_request_ids]
+        fixed = self._max_drafts + 1 if self._fixed_stride else None
+        strides = [fixed or len(drafts) + 1 for drafts in drafts_of]
+        rows = self._buffer(sum(strides))
+        start = 0
+        for name, drafts, stride in zip(structured_output_request_ids, drafts_of, strides, strict=True):
+            own = rows[start : start + stride]
+            start += stride
+            self._fill(requests[name], drafts, own)
+        return rows
+
+    def accept_tokens(self, request: Any, new_token_ids: list[int]) -> bool:
+        """Commit what was sampled. False ends this request alone, and then none of the tokens is published."""
+        if not request.use_structured_output or not new_token_ids:
+            return True
+        constrained: ConstrainedRequest = request.structured_output_request.grammar
+        if constrained.accept(new_token_ids):
+            return True
+        logger.warning("Request %s ends: %s", request.request_id, constrained.failure)
+        new_token_ids.clear()
+        return False
+
+    def _fill(self, request: Any, drafts: list[int], rows: npt.NDArray[np.int32]) -> None:
+        constrained: ConstrainedRequest = request.structured_output_request.grammar
+        used = len(drafts) + 1
+        rows[used:] = EVERYTHING
+        try:
+            constrained.fill(drafts, rows[:used])
+        except Exception as error:
+            # One request's failure must not take the engine down; accept_tokens ends this one.
+            logger.exception("The mask of request %s could not be computed", request.request_id)
+            constrained.failure = error
+            rows[:used] = EVERYTHING
+
+    def _buffer(self, rows: int) -> npt.NDArray[np.int32]:
+        if len(self._rows) < rows:
+            most = int(self.vllm_config.scheduler_config.max_num_seqs) * (self._max_drafts + 1)
+            self._rows = np.empty((max(rows, most), self._words), dtype=np.int32)
+        return self._rows[:rows]
+
+    def _prepare(self, request: Any) -> ConstrainedRequest:
+        try:
+            asked = asked_of(request.sampling_params.structured_outputs)
+            if request.prompt_token_ids is None:
+                raise ConflictingConstraints("A constraint needs a prompt of tokens; prompt embeddings have none.")
+            compiler = self._request_compiler()
+            prepared = compiler.prepare(asked, request.prompt_token_ids)
+            return ConstrainedRequest(
+                prepared,
+                kind=kind_of(asked),
+                allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
+            )
+        except ConstraintError as error:
+            logger.warning("Request %s is refused: %s", request.request_id, error)
+            raise
+        except Exception:
+            logger.exception("The constraint of request %s could not be compiled", request.request_id)
+            raise
+
+    def _request_compiler(self) -> RequestCompiler:
+        if self._compiler is None:
+            if not hasattr(self, "tokenizer"):
+                raise InfernixError("A constraint needs the tokenizer; the engine runs with skip_tokenizer_init.")
+            self._compiler = compiler_for(self.vllm_config.model_config, self.tokenizer, self._settings)
+        return self._compiler
+
+    def _allowed(self, compiler: RequestCompiler, stops: set[int]) -> npt.NDArray[np.int32] | None:
+        withheld = [token for token in compiler.domain.stop_ids if token not in stops]
+        return np.invert(bitset(withheld, compiler.domain.vocab_size)) if withheld else None
+
+
+def substitute(original: type[StructuredOutputManager]) -> type[InfernixManager]:
+    """Return the manager that replaces vLLM's."""
+    return InfernixManager

@@ -1,0 +1,102 @@
+"""From vLLM's ``StructuredOutputsParams`` to what is compiled; the API process and the engine core both use this."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from infernix_plugin.errors import ConflictingConstraints, InvalidChoice, InvalidGrammar, InvalidSchema
+from infernix_plugin.grammar.constraint import OutputConstraint
+
+STRUCTURAL_TAG = "structural_tag"
+"""The kind under which a :class:`StructuralTag` is observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructuralTag:
+    """A structural tag as JSON text, from a user or from a tool parser of vLLM; xgrammar defines its meaning."""
+
+    text: str
+
+
+Asked = OutputConstraint | StructuralTag
+
+
+def asked_of(params: Any) -> Asked:
+    """Return what ``params`` (vLLM's ``StructuredOutputsParams``) asks for. The source is kept, not judged.
+
+    Raises:
+        ConflictingConstraints: an option that this plugin would have to ignore.
+        InvalidSchema, InvalidChoice, InvalidGrammar: the value has the wrong shape to be a constraint at all.
+    """
+    _refuse_ignored_options(params)
+    if params.json is not None:
+        if isinstance(params.json, str) and not params.json.strip():
+            raise InvalidSchema("The JSON Schema is empty.")
+        return OutputConstraint.json_schema(params.json)
+    if params.json_object is not None:
+        if not params.json_object:
+            raise InvalidSchema("json_object must be true if it is given.", hint="Leave it out for free text.")
+        return OutputConstraint.json_object()
+    if params.regex is not None:
+        return OutputConstraint.regex(params.regex)
+    if params.choice is not None:
+        return _choice(params.choice)
+    if params.grammar is not None:
+        return _grammar(params.grammar)
+    if params.structural_tag is not None:
+        return StructuralTag(params.structural_tag)
+    raise ConflictingConstraints("A structured_outputs object must hold one constraint.")
+
+
+def field_of(params: Any) -> str:
+    """Return the name of the field of ``params`` that holds the constraint."""
+    for name in ("json", "json_object", "regex", "choice", "grammar", "structural_tag"):
+        if getattr(params, name) is not None:
+            return name
+    return ""
+
+
+def kind_of(asked: Asked) -> str:
+    """Return the observed kind."""
+    return STRUCTURAL_TAG if isinstance(asked, StructuralTag) else asked.kind.value
+
+
+def _choice(choices: Any) -> OutputConstraint:
+    if isinstance(choices, str):
+        choices = json.loads(choices)
+    for index, choice in enumerate(choices):
+        if not isinstance(choice, str):
+            raise InvalidChoice("A choice must be a string.", location=f"[{index}]")
+    return OutputConstraint.choice(choices)
+
+
+def _grammar(text: str) -> Asked:
+    if not text.strip():
+        raise InvalidGrammar("The grammar is empty.", hint="It must define the rule root.")
+    lark = _as_structural_tag(text) if "::=" not in text else None
+    return lark if lark is not None else OutputConstraint.grammar(text)
+
+
+def _as_structural_tag(text: str) -> StructuralTag | None:
+    """Lark text, which some tool parsers of vLLM write, goes through xgrammar's own front end; GBNF text does not."""
+    import xgrammar
+
+    try:
+        ebnf = str(xgrammar.Grammar.from_lark(text))
+    except (RuntimeError, ValueError):
+        return None
+    tag = {"type": "structural_tag", "format": {"type": "grammar", "grammar": ebnf}}
+    return StructuralTag(json.dumps(tag, ensure_ascii=False))
+
+
+def _refuse_ignored_options(params: Any) -> None:
+    refused = {
+        "whitespace_pattern": "Set max_whitespace in the server's settings, or describe the whitespace in a grammar.",
+        "disable_any_whitespace": "Set max_whitespace to 0 in the server's settings.",
+        "disable_additional_properties": "Write additionalProperties: false into the schema.",
+    }
+    for name, hint in refused.items():
+        if getattr(params, name, None):
+            raise ConflictingConstraints(f"structured_outputs.{name} is not supported.", location=name, hint=hint)
