@@ -1,0 +1,416 @@
+"""One small function per JSON Schema keyword, and the table of them, which is also the documentation of the support.
+
+A function takes the :class:`Reading` of the schema object that its keyword stands in, the keyword's value and its
+pointer, and narrows the reading. It never looks into a subschema: it only notes where that is.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infernix_plugin.errors import UnsupportedSchema, excerpt
+from infernix_plugin.grammar.json_schema import vocabulary
+from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of
+from infernix_plugin.grammar.json_schema.shape import (
+    KINDS,
+    UNCONSTRAINED,
+    Arrays,
+    Bound,
+    Branch,
+    Candidate,
+    Finite,
+    Goal,
+    Items,
+    Members,
+    Numbers,
+    Objects,
+    Shape,
+    Strings,
+    meet_branches,
+)
+from infernix_plugin.grammar.options import GrammarOptions
+
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """``anyOf`` or ``oneOf``: at least one, or exactly one, of the schemas at these places."""
+
+    members: Goal
+    exclusive: bool
+    location: str
+
+
+class Reading:
+    """One schema object while its keywords are read.
+
+    Attributes:
+        branches: per JSON type, what the keywords read so far allow; a type that is ruled out is absent.
+        candidates: the listed values, one tuple for each of ``enum`` and ``const``.
+        conjuncts: places whose schemas must hold for the same value.
+        unions: alternatives for the same value.
+    """
+
+    def __init__(self, document: Document, pointer: str, options: GrammarOptions) -> None:
+        self.document = document
+        self.options = options
+        self.pointer = pointer
+        self.schema: dict[str, Json] = document.at(pointer)
+        self.branches: dict[str, Branch] = dict(UNCONSTRAINED)
+        self.candidates: list[tuple[Candidate, ...]] = []
+        self.conjuncts: list[str] = []
+        self.unions: list[Union] = []
+        self.fields: dict[str, Goal] = {}
+        self.additional: Goal = ()
+        self.prefix: list[Goal] = []
+        self.rest: Goal = ()
+        self._read()
+
+    def _read(self) -> None:
+        legacy_ref = self.document.dialect in ("draft-04", "draft-06", "draft-07") and "$ref" in self.schema
+        for keyword, value in self.schema.items():
+            location = child(self.pointer, keyword)
+            assertion = ASSERTIONS.get(keyword)
+            if assertion is None:
+                self.pass_over(keyword, location)
+                continue
+            if legacy_ref and keyword not in ("$ref", "$id", "id"):
+                raise UnsupportedSchema(
+                    f"{keyword} stands next to $ref, where {self.document.dialect} ignores it",
+                    location=location,
+                    hint="put the $ref into an allOf",
+                )
+            assertion(self, value, location)
+
+    def pass_over(self, keyword: str, location: str) -> None:
+        """Accept a keyword that asserts nothing; refuse any other."""
+        if vocabulary.is_annotation(keyword):
+            return
+        if keyword in vocabulary.REFUSED:
+            raise UnsupportedSchema(
+                f"The keyword {keyword} is not supported", location=location, hint=vocabulary.REFUSED[keyword]
+            )
+        if self.options.unknown_keywords == "ignore":
+            return
+        known = [*ASSERTIONS, *vocabulary.ANNOTATIONS, *vocabulary.STRUCTURE, *vocabulary.REFUSED]
+        close = difflib.get_close_matches(keyword, [name for name in known if name != keyword], n=1)
+        advice = f"did you mean {close[0]}?" if close else "remove it, or give it a name that starts with x-"
+        raise UnsupportedSchema(f"Unknown keyword {excerpt(keyword)}", location=location, hint=advice)
+
+    def narrow(self, constraint: Branch) -> None:
+        """Let values of the constraint's type through only if they satisfy it."""
+        current = self.branches.get(constraint.kind)
+        if current is not None:
+            narrowed = meet_branches(current, constraint)
+            if narrowed is None:
+                del self.branches[constraint.kind]
+            else:
+                self.branches[constraint.kind] = narrowed
+
+    def keep(self, kinds: set[str]) -> None:
+        """Rule out every JSON type but these."""
+        self.branches = {kind: branch for kind, branch in self.branches.items() if kind in kinds}
+
+    def subschema(self, pointer: str) -> str:
+        """``pointer``, after checking that a schema stands there."""
+        if not isinstance(self.document.at(pointer), dict | bool):
+            fail("A schema must be an object or a boolean", pointer)
+        return pointer
+
+    @property
+    def shape(self) -> Shape:
+        """What the schema's own assertions allow, without its in-place subschemas."""
+        if self.fields or self.additional:
+            self.narrow(Objects(layers=(Members(self.fields, self.additional),)))
+        if self.prefix or self.rest:
+            self.narrow(Arrays(layers=(Items(tuple(self.prefix), self.rest),)))
+        branches: list[Branch] = list(self.branches.values())
+        for candidates in self.candidates:
+            listed = [
+                Finite(kind, tuple(one for one in candidates if kind_of(one.value) == kind)) for kind in self.branches
+            ]
+            pairs = (meet_branches(values, branch) for values in listed if values.candidates for branch in branches)
+            branches = [branch for branch in pairs if branch is not None]
+        return tuple(branches)
+
+
+# Values of keywords ---------------------------------------------------------------------------------------------
+
+
+def _count(value: Json, location: str) -> int:
+    number = value.value if isinstance(value, Number) else None
+    if number is None or number.denominator != 1 or number < 0:
+        fail("The value must be a non-negative integer", location)
+    return int(number)
+
+
+def _bound(value: Json, location: str) -> Bound:
+    if not isinstance(value, Number):
+        fail("The value must be a number", location)
+    number = value.value
+    if number is None:
+        raise UnsupportedSchema(f"The number {excerpt(value.text)} is outside binary64", location=location)
+    return Bound(number)
+
+
+def _names(value: Json, location: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        fail("The value must be an array of property names", location)
+    return [text(name, child(location, index)) for index, name in enumerate(value)]
+
+
+def text(value: str, location: str) -> str:
+    """``value``, after checking that UTF-8 can carry it."""
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise UnsupportedSchema("An unpaired surrogate cannot be generated", location=location)
+    return value
+
+
+def _schemas(reading: Reading, value: Json, location: str) -> Goal:
+    if not isinstance(value, list) or not value:
+        fail("The value must be a non-empty array of schemas", location)
+    return tuple(reading.subschema(child(location, index)) for index in range(len(value)))
+
+
+# Any type -------------------------------------------------------------------------------------------------------
+
+
+def type_(reading: Reading, value: Json, location: str) -> None:
+    """The JSON types that are allowed; ``integer`` is the part of ``number`` without a fraction."""
+    names = value if isinstance(value, list) else [value]
+    known = (*KINDS, "integer")
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
+            fail(
+                f"{excerpt(str(name))} is not a JSON type",
+                location,
+                f"did you mean {close[0]}?" if close else f"the types are {', '.join(known)}",
+            )
+    if not names:
+        fail("type lists no type", location)
+    reading.keep({"number" if name == "integer" else name for name in names})
+    if "number" not in names:
+        reading.narrow(Numbers(integer=True))
+
+
+def enum(reading: Reading, value: Json, location: str) -> None:
+    """One of the listed values; those that the other keywords refuse are left out."""
+    if not isinstance(value, list):
+        fail("The value must be an array", location)
+    reading.candidates.append(tuple(_candidate(item, child(location, index)) for index, item in enumerate(value)))
+
+
+def const(reading: Reading, value: Json, location: str) -> None:
+    """Exactly this value."""
+    reading.candidates.append((_candidate(value, location),))
+
+
+def _candidate(value: Json, location: str) -> Candidate:
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            text(part, location)
+        elif isinstance(part, Number) and not _survives(part):
+            raise UnsupportedSchema(
+                f"The number {excerpt(part.text)} is not preserved by int64 and binary64",
+                location=location,
+                hint="shorten it, or use a string",
+            )
+        elif isinstance(part, dict):
+            pending.extend(part)
+            pending.extend(part.values())
+        elif isinstance(part, list):
+            pending.extend(part)
+    return Candidate(value, location)
+
+
+def _survives(number: Number) -> bool:
+    exact = number.value
+    if exact is None:
+        return False
+    if exact.denominator == 1 and exact in _INT64:
+        return True
+    if set(number.text) <= set("-0123456789"):
+        return False
+    shortest = Number(repr(float(number.text))).value
+    return shortest == exact
+
+
+# Numbers --------------------------------------------------------------------------------------------------------
+
+
+def minimum(reading: Reading, value: Json, location: str) -> None:
+    """At least this, or more than this with draft-04's ``exclusiveMinimum: true``."""
+    exclusive = reading.schema.get("exclusiveMinimum") is True
+    reading.narrow(Numbers(lower=Bound(_bound(value, location).value, exclusive)))
+
+
+def maximum(reading: Reading, value: Json, location: str) -> None:
+    """At most this, or less than this with draft-04's ``exclusiveMaximum: true``."""
+    exclusive = reading.schema.get("exclusiveMaximum") is True
+    reading.narrow(Numbers(upper=Bound(_bound(value, location).value, exclusive)))
+
+
+def exclusive_minimum(reading: Reading, value: Json, location: str) -> None:
+    """More than this."""
+    if not _draft4_flag(reading, value, location):
+        reading.narrow(Numbers(lower=Bound(_bound(value, location).value, exclusive=True)))
+
+
+def exclusive_maximum(reading: Reading, value: Json, location: str) -> None:
+    """Less than this."""
+    if not _draft4_flag(reading, value, location):
+        reading.narrow(Numbers(upper=Bound(_bound(value, location).value, exclusive=True)))
+
+
+def _draft4_flag(reading: Reading, value: Json, location: str) -> bool:
+    if not isinstance(value, bool):
+        return False
+    if reading.document.declares_dialect and reading.document.dialect != "draft-04":
+        fail("A boolean exclusive bound is draft-04", location, "write the bound itself as a number")
+    return True
+
+
+# Strings --------------------------------------------------------------------------------------------------------
+
+
+def min_length(reading: Reading, value: Json, location: str) -> None:
+    """At least this many characters, counted after decoding the escapes."""
+    reading.narrow(Strings(minimum=_count(value, location)))
+
+
+def max_length(reading: Reading, value: Json, location: str) -> None:
+    """At most this many characters, counted after decoding the escapes."""
+    reading.narrow(Strings(maximum=_count(value, location)))
+
+
+# Arrays ---------------------------------------------------------------------------------------------------------
+
+
+def items(reading: Reading, value: Json, location: str) -> None:
+    """The schema of the items after the prefix; an array of schemas is the prefix itself, as before 2020-12."""
+    if not isinstance(value, list):
+        reading.rest = (reading.subschema(location),)
+        return
+    if "prefixItems" in reading.schema:
+        fail("items cannot be an array next to prefixItems", location)
+    reading.prefix = [(pointer,) for pointer in (_schemas(reading, value, location) if value else ())]
+
+
+def additional_items(reading: Reading, value: Json, location: str) -> None:
+    """The schema of the items after an ``items`` array; without one it says nothing."""
+    if isinstance(reading.schema.get("items"), list):
+        reading.rest = (reading.subschema(location),)
+
+
+def prefix_items(reading: Reading, value: Json, location: str) -> None:
+    """The schemas of the first items, position by position."""
+    reading.prefix = [(pointer,) for pointer in _schemas(reading, value, location)]
+
+
+def min_items(reading: Reading, value: Json, location: str) -> None:
+    """At least this many items."""
+    reading.narrow(Arrays(minimum=_count(value, location)))
+
+
+def max_items(reading: Reading, value: Json, location: str) -> None:
+    """At most this many items."""
+    reading.narrow(Arrays(maximum=_count(value, location)))
+
+
+# Objects --------------------------------------------------------------------------------------------------------
+
+
+def properties(reading: Reading, value: Json, location: str) -> None:
+    """The schemas of the members, by name, generated in this order."""
+    if not isinstance(value, dict):
+        fail("The value must be an object of schemas", location)
+    for name in value:
+        pointer = child(location, name)
+        reading.fields[text(name, pointer)] = (reading.subschema(pointer),)
+
+
+def additional_properties(reading: Reading, value: Json, location: str) -> None:
+    """The schema of the members that ``properties`` does not name; without it they are free."""
+    reading.additional = (reading.subschema(location),)
+
+
+def required(reading: Reading, value: Json, location: str) -> None:
+    """The names that must be there."""
+    if isinstance(value, bool):
+        fail("required must be an array of names", location, "list the name in the required of the enclosing object")
+    reading.narrow(Objects(required=tuple(dict.fromkeys(_names(value, location)))))
+
+
+# In-place subschemas --------------------------------------------------------------------------------------------
+
+
+def ref(reading: Reading, value: Json, location: str) -> None:
+    """The schema at another place of this document; the keywords beside it hold as well."""
+    if not isinstance(value, str):
+        fail("The value must be a URI reference", location)
+    reading.conjuncts.append(reading.subschema(reading.document.resolve(value, location)))
+
+
+def all_of(reading: Reading, value: Json, location: str) -> None:
+    """All of the schemas hold."""
+    reading.conjuncts.extend(_schemas(reading, value, location))
+
+
+def any_of(reading: Reading, value: Json, location: str) -> None:
+    """At least one of the schemas holds."""
+    reading.unions.append(Union(_schemas(reading, value, location), False, location))
+
+
+def one_of(reading: Reading, value: Json, location: str) -> None:
+    """Exactly one of the schemas holds; they must be provably disjoint."""
+    reading.unions.append(Union(_schemas(reading, value, location), True, location))
+
+
+def identifier(reading: Reading, value: Json, location: str) -> None:
+    """The identity of the document; only at the root."""
+    if not isinstance(value, str):
+        fail("The value must be a URI reference", location)
+    if reading.pointer != ROOT and not value.startswith("#"):
+        raise UnsupportedSchema("A nested resource with its own identity is not supported", location=location)
+
+
+def legacy_identifier(reading: Reading, value: Json, location: str) -> None:
+    """Draft-04's spelling of ``$id``; also where no dialect is declared."""
+    if reading.document.declares_dialect and reading.document.dialect != "draft-04":
+        reading.pass_over("id", location)
+    else:
+        identifier(reading, value, location)
+
+
+ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
+    "$id": identifier,
+    "id": legacy_identifier,
+    "$ref": ref,
+    "type": type_,
+    "enum": enum,
+    "const": const,
+    "allOf": all_of,
+    "anyOf": any_of,
+    "oneOf": one_of,
+    "minimum": minimum,
+    "maximum": maximum,
+    "exclusiveMinimum": exclusive_minimum,
+    "exclusiveMaximum": exclusive_maximum,
+    "minLength": min_length,
+    "maxLength": max_length,
+    "items": items,
+    "prefixItems": prefix_items,
+    "additionalItems": additional_items,
+    "minItems": min_items,
+    "maxItems": max_items,
+    "properties": properties,
+    "required": required,
+    "additionalProperties": additional_properties,
+}
+"""Every enforced keyword and the function that reads it; its docstring is its line in the support table."""

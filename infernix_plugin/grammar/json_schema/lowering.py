@@ -1,0 +1,255 @@
+"""From shapes to grammar rules.
+
+Every array, object and bounded scalar becomes one rule, made from a work list, so neither the nesting of the
+schema nor its recursion is recursion here. What cannot be generated is pruned at the end: an optional member whose
+value has no finite form is not offered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar.analysis import productive
+from infernix_plugin.grammar.ir import (
+    NEVER,
+    Grammar,
+    Lexeme,
+    Literal,
+    Node,
+    Ref,
+    alt,
+    optional,
+    repeat,
+    seq,
+    walk,
+)
+from infernix_plugin.grammar.json_schema import numbers, values
+from infernix_plugin.grammar.json_schema.prune import pruned
+from infernix_plugin.grammar.json_schema.reader import ROOT
+from infernix_plugin.grammar.json_schema.reducer import Reducer
+from infernix_plugin.grammar.json_schema.shape import (
+    ANY,
+    UNCONSTRAINED,
+    Arrays,
+    Boolean,
+    Branch,
+    Finite,
+    Goal,
+    Null,
+    Numbers,
+    Objects,
+    Shape,
+    Strings,
+)
+from infernix_plugin.grammar.json_schema.strings import spelling, string, string_except
+from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
+from infernix_plugin.grammar.options import GrammarOptions
+
+_FREE = {
+    UNCONSTRAINED["object"]: values.OBJECT,
+    UNCONSTRAINED["array"]: values.ARRAY,
+    UNCONSTRAINED["string"]: values.STRING,
+    UNCONSTRAINED["number"]: values.NUMBER,
+    Numbers(integer=True): values.INTEGER,
+}
+
+
+class Lowering:
+    """Grammar rules for the goals of one document, starting at its root."""
+
+    def __init__(self, reducer: Reducer, options: GrammarOptions) -> None:
+        self._reducer = reducer
+        self._options = options
+        self._rules: dict[str, Node] = {}
+        self._names: dict[Branch, str] = {}
+        self._pending: deque[tuple[str, Branch, Goal]] = deque()
+        self._nodes = 0
+
+    def grammar(self) -> Grammar:
+        """The grammar of the document's root.
+
+        Raises:
+            UnsatisfiableConstraint: no value satisfies the schema; the location is where it fails.
+            UnsupportedSchema: a range of numbers that holds none we could write.
+            ConstraintTooLarge: more than ``max_nodes`` grammar nodes.
+        """
+        self._define("root", self.value((ROOT,)))
+        while self._pending:
+            name, branch, goal = self._pending.popleft()
+            self._define(name, self._body(name, branch, goal))
+        self._reducer.prove_exclusions()
+        grammar = Grammar(self._rules | values.shared_rules(self._options))
+        alive = productive(grammar)
+        if grammar.root not in alive:
+            raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=self._culprit((ROOT,), alive))
+        return pruned(grammar, alive)
+
+    def _define(self, name: str, body: Node) -> None:
+        self._nodes += sum(1 for _ in walk(body))
+        if self._nodes > self._options.max_nodes:
+            raise ConstraintTooLarge(
+                f"The schema lowers to more grammar nodes than the limit max_nodes of {self._options.max_nodes}"
+            )
+        self._rules[name] = body
+
+    def value(self, goal: Goal) -> Node:
+        """The values that satisfy the goal, as a reference or a short literal."""
+        shape = self._reducer.shape(goal)
+        return values.VALUE if shape == ANY else alt(*(self._branch(branch, goal) for branch in shape))
+
+    def _branch(self, branch: Branch, goal: Goal) -> Node:
+        match branch:
+            case Null():
+                return values.NULL
+            case Boolean():
+                return alt(values.TRUE, values.FALSE)
+        if branch in _FREE:
+            return _FREE[branch]
+        if branch not in self._names:
+            name = f"{branch.kind}_{len(self._names) + 1}"
+            self._names[branch] = name
+            self._pending.append((name, branch, goal))
+        return Ref(self._names[branch])
+
+    def _body(self, name: str, branch: Branch, goal: Goal) -> Node:
+        match branch:
+            case Finite():
+                return alt(*map(values.literal, self._reducer.values(branch)))
+            case Numbers():
+                return self._number(branch, goal)
+            case Strings():
+                return self._string(branch, goal)
+            case Arrays():
+                return self._array(name, branch, goal)
+            case Objects():
+                return self._object(name, branch)
+        raise AssertionError(branch)
+
+    # Scalars ----------------------------------------------------------------------------------------------------
+
+    def _number(self, branch: Numbers, goal: Goal) -> Node:
+        node = numbers.between(branch, self._options.max_number_digits)
+        if node == NEVER:
+            raise UnsupportedSchema("The range holds no int64 or binary64 number", location=goal[-1])
+        return Lexeme(node)
+
+    def _string(self, branch: Strings, goal: Goal) -> Node:
+        return string(*self._counts(branch, goal))
+
+    def _counts(self, branch: Strings | Arrays, goal: Goal) -> tuple[int, int | None]:
+        """The bounds of a repetition. A larger maximum than any output can reach is lowered to the limit."""
+        limit = self._options.max_repetition
+        if branch.minimum > limit:
+            raise ConstraintTooLarge(
+                f"A minimum of {branch.minimum} is over the limit max_repetition of {limit}", location=goal[-1]
+            )
+        return branch.minimum, branch.maximum if branch.maximum is None else min(branch.maximum, limit)
+
+    # Arrays -----------------------------------------------------------------------------------------------------
+
+    def _array(self, name: str, branch: Arrays, goal: Goal) -> Node:
+        minimum, maximum = self._counts(branch, goal)
+        positions = branch.positions if maximum is None else min(branch.positions, maximum)
+        items = [self.value(branch.item(index)) for index in range(positions)]
+        if maximum is None or maximum > positions:
+            repeated = self.value(branch.item(positions))
+            least = max(0, minimum - positions)
+            most = None if maximum is None else maximum - positions
+        else:
+            repeated, least, most = NEVER, 0, 0
+        first = self._items(name, items, minimum, (repeated, least, most))
+        return braced("[", first, "]", may_be_empty=minimum == 0)
+
+    def _items(self, name: str, items: list[Node], minimum: int, tail: tuple[Node, int, int | None]) -> Node:
+        """One or more items: those by position, each needing the ones before it, then the tail."""
+        repeated, least, most = tail
+        if not items:
+            if most == 0:
+                return NEVER
+            return seq(repeated, repeat(seq(COMMA, repeated), max(0, least - 1), None if most is None else most - 1))
+        rest = repeat(seq(COMMA, repeated), least, most)
+        for index in range(len(items) - 1, 0, -1):
+            more = seq(COMMA, items[index], rest)
+            if index >= minimum:
+                self._define(f"{name}_{index}", optional(more))
+                rest = Ref(f"{name}_{index}")
+            else:
+                rest = more
+        return seq(items[0], rest)
+
+    # Objects ----------------------------------------------------------------------------------------------------
+
+    def _object(self, name: str, branch: Objects) -> Node:
+        """Declared members in declared order, then others; a comma stands before every member but the first."""
+        required = set(branch.required)
+        members = [
+            (seq(Literal(spelling(key)), COLON, self.value(branch.member(key))), key in required)
+            for key in branch.names
+        ]
+        other = self.value(branch.additional)
+        extra = NEVER if other == NEVER else seq(self._key(branch.names), COLON, other)
+        extras = repeat(seq(COMMA, extra))
+        first = next((index for index, (_, needed) in enumerate(members) if needed), len(members))
+        tail = seq(*(self._later(member) for member in members[first + 1 :]), extras)
+        if first == len(members):
+            return braced("{", self._heads(name, members, alt(seq(extra, extras)), extras), "}")
+        needed, _ = members[first]
+        if first == 0:
+            return braced("{", seq(needed, tail), "}", may_be_empty=False)
+        heads = self._heads(name, members[:first], seq(needed, tail), seq(COMMA, needed, tail))
+        return braced("{", heads, "}", may_be_empty=False)
+
+    @staticmethod
+    def _later(member: tuple[Node, bool]) -> Node:
+        node, needed = member
+        return seq(COMMA, node) if needed else optional(seq(COMMA, node))
+
+    def _heads(self, name: str, members: list[tuple[Node, bool]], alone: Node, after: Node) -> Node:
+        """A non-empty run of optional members and then what follows them.
+
+        ``alone`` is what follows if no member was written, ``after`` if one was. The suffix after each member is a
+        rule, so that the size stays linear in the number of members.
+        """
+        heads = [alone]
+        for index in range(len(members) - 1, -1, -1):
+            node, _ = members[index]
+            heads.append(seq(node, after))
+            if index:
+                self._define(f"{name}_{index}", seq(optional(seq(COMMA, node)), after))
+                after = Ref(f"{name}_{index}")
+        return alt(*reversed(heads))
+
+    def _key(self, names: tuple[str, ...]) -> Node:
+        return string_except(names) if names else values.STRING
+
+    # Why nothing is left ----------------------------------------------------------------------------------------
+
+    def _culprit(self, goal: Goal, alive: set[str]) -> str:
+        """The innermost place that makes the goal unsatisfiable, as far as one place does."""
+        seen: set[Goal] = set()
+        place = goal[-1]
+        while goal not in seen:
+            seen.add(goal)
+            place = goal[-1] if goal else place
+            inner = self._failing_part(self._reducer.shape(goal), alive)
+            if inner is None:
+                break
+            goal = inner
+        return place
+
+    def _failing_part(self, shape: Shape, alive: set[str]) -> Goal | None:
+        if len(shape) != 1:
+            return None
+        match shape[0]:
+            case Objects() as branch:
+                parts = [branch.member(name) for name in branch.required]
+            case Arrays() as branch:
+                parts = [branch.item(index) for index in range(min(branch.minimum, branch.positions + 1))]
+            case _:
+                return None
+        return next((part for part in parts if not self._is_productive(part, alive)), None)
+
+    def _is_productive(self, goal: Goal, alive: set[str]) -> bool:
+        shape = self._reducer.shape(goal)
+        return any(branch in _FREE or self._names.get(branch, "value") in alive for branch in shape)

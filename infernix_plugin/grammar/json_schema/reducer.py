@@ -1,0 +1,193 @@
+"""From places in the document to shapes: expand in-place subschemas, distribute unions, intersect, memoise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar.json_schema.keywords import Reading
+from infernix_plugin.grammar.json_schema.reader import Document, Json, same
+from infernix_plugin.grammar.json_schema.shape import (
+    ANY,
+    NOTHING,
+    Arrays,
+    Boolean,
+    Branch,
+    Finite,
+    Goal,
+    Null,
+    Numbers,
+    Objects,
+    Shape,
+    Strings,
+    meet,
+    unite,
+)
+from infernix_plugin.grammar.options import GrammarOptions
+
+MAX_MERGES = 16384
+"""Most pairs of branches that one schema's intersections may look at."""
+_PROOF_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Exclusion:
+    """A promise to keep: no value is in two of the parts."""
+
+    parts: tuple[Shape, ...]
+    location: str
+
+
+class Reducer:
+    """Shapes of the goals of one document.
+
+    Raises:
+        UnsatisfiableConstraint: a reference leads back to itself without going into a value.
+        UnsupportedSchema: a keyword that is not enforced, or a ``oneOf`` that is not provably exclusive.
+        ConstraintTooLarge: more than :data:`MAX_MERGES` intersections.
+    """
+
+    def __init__(self, document: Document, options: GrammarOptions) -> None:
+        self._document = document
+        self._options = options
+        self._shapes: dict[str, Shape] = {}
+        self._goals: dict[Goal, Shape] = {(): ANY}
+        self._exclusions: list[_Exclusion] = []
+        self._merges = 0
+
+    def shape(self, goal: Goal) -> Shape:
+        """What satisfies every schema of the goal."""
+        if goal not in self._goals:
+            shape = ANY
+            for pointer in goal:
+                shape = self._meet(shape, self._place(pointer), pointer)
+            self._goals[goal] = shape
+        return self._goals[goal]
+
+    def _place(self, pointer: str) -> Shape:
+        """The shape at one place, after those it refers to in place (depth first, without recursion)."""
+        readings: dict[str, Reading] = {}
+        pending = [pointer]
+        while pending:
+            current = pending[-1]
+            if current in self._shapes:
+                pending.pop()
+                continue
+            schema = self._document.at(current)
+            if isinstance(schema, bool):
+                self._shapes[current] = ANY if schema else NOTHING
+                continue
+            if current not in readings:
+                readings[current] = Reading(self._document, current, self._options)
+            reading = readings[current]
+            needed = [*reading.conjuncts, *(member for union in reading.unions for member in union.members)]
+            missing = [place for place in needed if place not in self._shapes]
+            if not missing:
+                self._shapes[current] = self._combine(reading)
+            elif any(place in readings for place in missing):  # begun, not finished: it is on the way to here
+                raise UnsatisfiableConstraint(
+                    "The reference leads back to itself, so no value can satisfy it", location=current
+                )
+            else:
+                pending.extend(reversed(missing))
+        return self._shapes[pointer]
+
+    def _combine(self, reading: Reading) -> Shape:
+        shape = reading.shape
+        for place in reading.conjuncts:
+            shape = self._meet(shape, self._shapes[place], place)
+        for union in reading.unions:
+            parts = tuple(self._meet(shape, self._shapes[member], member) for member in union.members)
+            if union.exclusive:
+                self._exclusions.append(_Exclusion(parts, union.location))
+            shape = unite(branch for part in parts for branch in part)
+        return shape
+
+    def _meet(self, left: Shape, right: Shape, location: str) -> Shape:
+        self._merges += 0 if left == ANY or right == ANY else len(left) * len(right)
+        if self._merges > MAX_MERGES:
+            raise ConstraintTooLarge(
+                f"The schema needs more than {MAX_MERGES} intersections of alternatives", location=location
+            )
+        return meet(left, right)
+
+    # Proofs -----------------------------------------------------------------------------------------------------
+
+    def prove_exclusions(self) -> None:
+        """Check every ``oneOf`` that was met so far; call it when no shape is being computed."""
+        while self._exclusions:
+            exclusion = self._exclusions.pop()
+            for index, part in enumerate(exclusion.parts):
+                for other, rival in enumerate(exclusion.parts[:index]):
+                    if self.may_hold(self._meet(rival, part, exclusion.location)):
+                        raise UnsupportedSchema(
+                            f"The branches {other} and {index} of oneOf are not provably exclusive",
+                            location=exclusion.location,
+                            hint="make them exclusive by type or by a required const member, or use anyOf",
+                        )
+
+    def may_hold(self, shape: Shape, depth: int = 0) -> bool:
+        """``False`` only if it is proven that no value has the shape."""
+        return depth > _PROOF_DEPTH or any(self._may_hold(branch, depth + 1) for branch in shape)
+
+    def _may_hold(self, branch: Branch, depth: int) -> bool:
+        match branch:
+            case Finite():
+                return bool(self.values(branch))
+            case Objects():
+                goals: Sequence[Goal] = [branch.member(name) for name in branch.required]
+            case Arrays():
+                goals = [branch.item(index) for index in range(min(branch.minimum, branch.positions + 1))]
+            case _:
+                return True
+        return all(self.may_hold(self.shape(goal), depth) for goal in goals)
+
+    # Values -----------------------------------------------------------------------------------------------------
+
+    def values(self, branch: Finite) -> tuple[Json, ...]:
+        """The listed values that satisfy the branch's other assertions."""
+        return tuple(
+            candidate.value
+            for candidate in branch.candidates
+            if all(self._accepts(given, candidate.value) for given in branch.given)
+        )
+
+    def accepts(self, goal: Goal, value: Json) -> bool:
+        """Whether a value of the same types as the reader's satisfies the goal."""
+        shape = self.shape(goal)
+        for branch in shape:  # noqa: SIM110  a generator would take as much stack again, at every level of the value
+            if self._accepts(branch, value):
+                return True
+        return False
+
+    def _accepts(self, branch: Branch, value: Json) -> bool:
+        match branch:
+            case Null():
+                return value is None
+            case Boolean():
+                return isinstance(value, bool)
+            case Numbers():
+                return not isinstance(value, str | bool | list | dict) and value is not None and value.value in branch
+            case Strings():
+                return isinstance(value, str) and _counted(len(value), branch)
+            case Finite():
+                return any(same(listed, value) for listed in self.values(branch))
+            case Arrays():
+                if not isinstance(value, list) or not _counted(len(value), branch):
+                    return False
+                for index, item in enumerate(value):  # noqa: SIM110
+                    if not self.accepts(branch.item(index), item):
+                        return False
+                return True
+            case Objects():
+                if not isinstance(value, dict) or not value.keys() >= set(branch.required):
+                    return False
+                for name, item in value.items():  # noqa: SIM110
+                    if not self.accepts(branch.member(name), item):
+                        return False
+                return True
+
+
+def _counted(length: int, bounds: Strings | Arrays) -> bool:
+    return bounds.minimum <= length and (bounds.maximum is None or length <= bounds.maximum)

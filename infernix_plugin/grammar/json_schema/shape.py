@@ -1,0 +1,278 @@
+"""The normal form of a schema: a union of branches, each about one JSON type, closed under intersection.
+
+A branch states everything it demands of its own values and names what it demands of the values inside them only by
+*goal*: the places in the document whose schemas must hold together. So intersecting two branches never looks
+inside them, recursion stays a reference, and there are finitely many goals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import ClassVar
+
+from infernix_plugin.grammar.json_schema.reader import Json
+
+Goal = tuple[str, ...]
+"""Pointers of schemas that hold together; the empty goal demands nothing."""
+
+KINDS = ("object", "array", "string", "number", "boolean", "null")
+
+
+def join(*goals: Goal) -> Goal:
+    """The conjunction of goals."""
+    return tuple(dict.fromkeys(pointer for goal in goals for pointer in goal))
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """The value ``null``."""
+
+    kind: ClassVar[str] = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """``true`` and ``false``."""
+
+    kind: ClassVar[str] = "boolean"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of an interval of numbers."""
+
+    value: Fraction
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Numbers of an interval; only those without a fraction when ``integer``."""
+
+    kind: ClassVar[str] = "number"
+    integer: bool = False
+    lower: Bound | None = None
+    upper: Bound | None = None
+
+    @property
+    def integers(self) -> tuple[int | None, int | None]:
+        """The interval of the integers in it, both ends included."""
+        low = high = None
+        if self.lower:
+            low = math.floor(self.lower.value) + 1 if self.lower.exclusive else math.ceil(self.lower.value)
+        if self.upper:
+            high = math.ceil(self.upper.value) - 1 if self.upper.exclusive else math.floor(self.upper.value)
+        return low, high
+
+    @property
+    def empty(self) -> bool:
+        """No number at all is inside."""
+        if self.lower is None or self.upper is None:
+            return False
+        if self.integer:
+            low, high = self.integers
+            return low is not None and high is not None and low > high
+        open_end = self.lower.exclusive or self.upper.exclusive
+        return self.lower.value > self.upper.value or (self.lower.value == self.upper.value and open_end)
+
+    def __contains__(self, value: Fraction) -> bool:
+        if self.integer and value.denominator != 1:
+            return False
+        return not replace(self, integer=False).meet(Numbers(lower=Bound(value), upper=Bound(value))).empty
+
+    def meet(self, other: Numbers) -> Numbers:
+        """The numbers in both."""
+        lowers = [bound for bound in (self.lower, other.lower) if bound]
+        uppers = [bound for bound in (self.upper, other.upper) if bound]
+        return Numbers(
+            self.integer or other.integer,
+            max(lowers, key=lambda bound: (bound.value, bound.exclusive), default=None),
+            min(uppers, key=lambda bound: (bound.value, not bound.exclusive), default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Strings:
+    """Strings by their number of characters and the expressions that must all be found in them."""
+
+    kind: ClassVar[str] = "string"
+    minimum: int = 0
+    maximum: int | None = None
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """The length bounds contradict each other."""
+        return self.maximum is not None and self.minimum > self.maximum
+
+    def meet(self, other: Strings) -> Strings:
+        """The strings in both."""
+        return Strings(
+            max(self.minimum, other.minimum),
+            _least(self.maximum, other.maximum),
+            tuple(dict.fromkeys(self.patterns + other.patterns)),
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Items:
+    """What one schema says about the items of an array: by position, then for all the rest."""
+
+    prefix: tuple[Goal, ...]
+    rest: Goal
+
+    def __getitem__(self, index: int) -> Goal:
+        return self.prefix[index] if index < len(self.prefix) else self.rest
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Arrays by their length and the item schemas that must all hold."""
+
+    kind: ClassVar[str] = "array"
+    minimum: int = 0
+    maximum: int | None = None
+    layers: tuple[Items, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """The length bounds contradict each other."""
+        return self.maximum is not None and self.minimum > self.maximum
+
+    @property
+    def positions(self) -> int:
+        """How many leading items may differ from the rest."""
+        return max((len(layer.prefix) for layer in self.layers), default=0)
+
+    def item(self, index: int) -> Goal:
+        """What the item at ``index`` must satisfy."""
+        return join(*(layer[index] for layer in self.layers))
+
+    def meet(self, other: Arrays) -> Arrays:
+        """The arrays in both."""
+        return Arrays(
+            max(self.minimum, other.minimum),
+            _least(self.maximum, other.maximum),
+            tuple(dict.fromkeys(self.layers + other.layers)),
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Members:
+    """What one schema says about the members of an object: by name, then for all other names."""
+
+    fields: Mapping[str, Goal]
+    additional: Goal
+
+    def __getitem__(self, name: str) -> Goal:
+        return self.fields.get(name, self.additional)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Objects by the names they must have and the member schemas that must all hold.
+
+    A member has to satisfy *every* layer, each with its own ``additional``: a name that one schema declares is not
+    thereby let through by another schema that is closed.
+    """
+
+    kind: ClassVar[str] = "object"
+    layers: tuple[Members, ...] = ()
+    required: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every declared name in declared order, then the required ones that are not declared."""
+        return tuple(dict.fromkeys([*(name for layer in self.layers for name in layer.fields), *self.required]))
+
+    @property
+    def additional(self) -> Goal:
+        """What a member under any other name must satisfy."""
+        return join(*(layer.additional for layer in self.layers))
+
+    def member(self, name: str) -> Goal:
+        """What the member ``name`` must satisfy."""
+        return join(*(layer[name] for layer in self.layers))
+
+    def meet(self, other: Objects) -> Objects:
+        """The objects in both."""
+        return Objects(
+            tuple(dict.fromkeys(self.layers + other.layers)), tuple(dict.fromkeys(self.required + other.required))
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Candidate:
+    """One value of an ``enum`` or ``const``, and where it is written."""
+
+    value: Json
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finite:
+    """Those of some listed values of one type that satisfy the ``given`` branches."""
+
+    kind: str
+    candidates: tuple[Candidate, ...]
+    given: tuple[Branch, ...] = field(default=())
+
+
+Branch = Null | Boolean | Numbers | Strings | Arrays | Objects | Finite
+Shape = tuple[Branch, ...]
+
+UNCONSTRAINED: Mapping[str, Branch] = {
+    branch.kind: branch for branch in (Objects(), Arrays(), Strings(), Numbers(), Boolean(), Null())
+}
+ANY: Shape = tuple(UNCONSTRAINED.values())
+NOTHING: Shape = ()
+
+
+def _least(left: int | None, right: int | None) -> int | None:
+    return min((bound for bound in (left, right) if bound is not None), default=None)
+
+
+def meet_branches(left: Branch, right: Branch) -> Branch | None:
+    """The values in both branches, or ``None`` when it is plain that there are none."""
+    if left.kind != right.kind:
+        return None
+    if left == right or right == UNCONSTRAINED[right.kind]:
+        return left
+    if left == UNCONSTRAINED[left.kind]:
+        return right
+    match left, right:
+        case Finite(kind, candidates, given), _:
+            return Finite(kind, candidates, (*given, right))
+        case _, Finite(kind, candidates, given):
+            return Finite(kind, candidates, (*given, left))
+        case Numbers() as one, Numbers() as other:
+            return _unless_empty(one.meet(other))
+        case Strings() as one, Strings() as other:
+            return _unless_empty(one.meet(other))
+        case Arrays() as one, Arrays() as other:
+            return _unless_empty(one.meet(other))
+        case Objects() as one, Objects() as other:
+            return one.meet(other)
+    return left
+
+
+def _unless_empty(branch: Numbers | Strings | Arrays) -> Branch | None:
+    return None if branch.empty else branch
+
+
+def meet(left: Shape, right: Shape) -> Shape:
+    """The values in both shapes."""
+    if left == ANY or right == ANY:
+        return right if left == ANY else left
+    pairs = (meet_branches(one, other) for one in left for other in right)
+    return unite(branch for branch in pairs if branch is not None)
+
+
+def unite(branches: Iterable[Branch]) -> Shape:
+    """The values in any of the branches; an unconstrained branch swallows the others of its type."""
+    found = dict.fromkeys(branches)
+    whole = {branch.kind for branch in found if branch == UNCONSTRAINED[branch.kind]}
+    return tuple(branch for branch in found if branch.kind not in whole or branch == UNCONSTRAINED[branch.kind])

@@ -1,0 +1,55 @@
+"""The keywords that assert nothing, and the assertions that are known but not enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ANNOTATIONS: Mapping[str, str] = dict.fromkeys(
+    ["title", "description", "default", "examples", "$comment", "readOnly", "writeOnly", "deprecated"],
+    "describes the value",
+) | dict.fromkeys(
+    ["contentEncoding", "contentMediaType", "contentSchema"],
+    "describes what a string holds; JSON Schema 2020-12 does not assert it",
+)
+
+STRUCTURE: Mapping[str, str] = {
+    "$schema": "names the dialect; read from the root",
+    "$defs": "a place for $ref to point to",
+    "definitions": "a place for $ref to point to",
+    "$anchor": "a name for a place; $ref by JSON Pointer instead",
+}
+
+REFUSED: Mapping[str, str] = {
+    "not": "a negation is not enforced yet",
+    "if": "conditions are not enforced yet; write the cases as anyOf",
+    "then": "conditions are not enforced yet; write the cases as anyOf",
+    "else": "conditions are not enforced yet; write the cases as anyOf",
+    "dependencies": "list the allowed combinations as anyOf",
+    "dependentRequired": "list the allowed combinations as anyOf",
+    "dependentSchemas": "list the allowed combinations as anyOf",
+    "patternProperties": "declare the names in properties",
+    "propertyNames": "declare the names in properties",
+    "minProperties": "list the names in required",
+    "maxProperties": "declare the names in properties and close the object with additionalProperties: false",
+    "unevaluatedProperties": "use additionalProperties in the schema that declares the properties",
+    "unevaluatedItems": "use items or maxItems in the schema that declares the prefixItems",
+    "uniqueItems": "an array cannot be told apart from one with repeated items yet",
+    "contains": "constrain every item with items or prefixItems",
+    "minContains": "constrain every item with items or prefixItems",
+    "maxContains": "constrain every item with items or prefixItems",
+    "multipleOf": "list the values as enum",
+    "format": "use pattern, or leave format out",
+    "$dynamicRef": "use $ref",
+    "$dynamicAnchor": "use $ref and $defs",
+    "$recursiveRef": "use $ref",
+    "$recursiveAnchor": "use $ref and $defs",
+    "$vocabulary": "custom vocabularies are not supported",
+    "extends": "use allOf",
+    "disallow": "list the allowed types in type",
+    "divisibleBy": "list the values as enum",
+}
+
+
+def is_annotation(keyword: str) -> bool:
+    """Whether the keyword may be passed over without changing which values are valid."""
+    return keyword in ANNOTATIONS or keyword in STRUCTURE or keyword.startswith("x-")
