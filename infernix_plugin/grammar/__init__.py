@@ -1,0 +1,1 @@
+"""The language side: what a constraint means. No vLLM, no torch, no tokenizer."""

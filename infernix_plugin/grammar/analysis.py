@@ -1,0 +1,221 @@
+"""Questions about a grammar that need a look at all its rules.
+
+Nothing here recurses: a grammar may be thousands of nodes or rules deep. Costs are linear in the grammar except
+within a group of mutually recursive rules, where the fix-point may take several rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from infernix_plugin.grammar.ir import (
+    Alt,
+    And,
+    CharSet,
+    Grammar,
+    Literal,
+    Node,
+    Not,
+    Ref,
+    Repeat,
+    TokenSet,
+    children,
+    walk,
+)
+
+Value = TypeVar("Value")
+
+
+def fold(node: Node, combine: Callable[[Node, list[Value]], Value]) -> Value:
+    """Compute a value bottom up: ``combine`` gets every node with the values of its children, in order."""
+    values: list[Value] = []
+    pending: list[tuple[Node, bool]] = [(node, False)]
+    while pending:
+        current, ready = pending.pop()
+        below = children(current)
+        if below and not ready:
+            pending.append((current, True))
+            pending.extend((child, False) for child in reversed(below))
+            continue
+        cut = len(values) - len(below)
+        values[cut:] = [combine(current, values[cut:])]
+    return values[0]
+
+
+def references(node: Node) -> Iterator[str]:
+    """The names of the rules ``node`` refers to, with repetitions."""
+    return (part.name for part in walk(node) if isinstance(part, Ref))
+
+
+def size(grammar: Grammar) -> int:
+    """The number of nodes of all rules."""
+    return sum(1 for body in grammar.rules.values() for _ in walk(body))
+
+
+def undefined(grammar: Grammar) -> dict[str, str]:
+    """The names that are referred to but not defined, each with the first rule that does so.
+
+    A missing entry rule counts, and is said to be referred to by itself.
+    """
+    missing: dict[str, str] = {} if grammar.root in grammar.rules else {grammar.root: grammar.root}
+    for rule, body in grammar.rules.items():
+        for name in references(body):
+            if name not in grammar.rules:
+                missing.setdefault(name, rule)
+    return missing
+
+
+def reachable(grammar: Grammar) -> set[str]:
+    """The rules that the entry rule needs, itself included."""
+    seen = {grammar.root}
+    pending = [grammar.root]
+    while pending:
+        for name in references(grammar.rules[pending.pop()]):
+            if name not in seen:
+                seen.add(name)
+                pending.append(name)
+    return seen
+
+
+def components(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Strongly connected components of a graph, every component after those it points to (Tarjan 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    on_path: set[str] = set()
+    path: list[str] = []
+    found: list[list[str]] = []
+    for start in edges:
+        if start in index:
+            continue
+        index[start] = low[start] = len(index)
+        path.append(start)
+        on_path.add(start)
+        calls = [(start, iter(edges[start]))]
+        while calls:
+            name, successors = calls[-1]
+            for successor in successors:
+                if successor not in index:
+                    index[successor] = low[successor] = len(index)
+                    path.append(successor)
+                    on_path.add(successor)
+                    calls.append((successor, iter(edges[successor])))
+                    break
+                if successor in on_path:
+                    low[name] = min(low[name], index[successor])
+            else:
+                calls.pop()
+                if calls:
+                    low[calls[-1][0]] = min(low[calls[-1][0]], low[name])
+                if low[name] == index[name]:
+                    group = [path.pop()]
+                    while group[-1] != name:
+                        group.append(path.pop())
+                    on_path.difference_update(group)
+                    found.append(group[::-1])
+    return found
+
+
+def dependency_order(rules: Mapping[str, Node]) -> list[list[str]]:
+    """Groups of mutually recursive rules, every group after the groups it refers to. References must be defined."""
+    return components({name: dict.fromkeys(references(body)) for name, body in rules.items()})
+
+
+def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]], bool]) -> set[str]:
+    """The rules for which a monotone property can be derived."""
+    proven: set[str] = set()
+    for group in dependency_order(rules):
+        waiting = group
+        while waiting:
+            failed = [name for name in waiting if not holds(rules[name], proven)]
+            proven.update(name for name in waiting if name not in failed)
+            if len(failed) == len(waiting):
+                break
+            waiting = failed
+    return proven
+
+
+def productive(grammar: Grammar) -> set[str]:
+    """The rules with a non-empty language, where :class:`And` and :class:`Not` are taken to be satisfiable.
+
+    :mod:`infernix_plugin.grammar.automata` decides those exactly.
+    """
+
+    def holds(node: Node, proven: set[str]) -> bool:
+        def combine(part: Node, below: list[bool]) -> bool:
+            match part:
+                case Ref(name):
+                    return name in proven
+                case CharSet(ranges):
+                    return bool(ranges)
+                case TokenSet(ids, exclude):
+                    return exclude or bool(ids)
+                case Alt():
+                    return any(below)
+                case Repeat(_, minimum, _):
+                    return minimum == 0 or below[0]
+                case Not():
+                    return True
+                case _:
+                    return all(below)
+
+        return fold(node, combine)
+
+    return _least_fixpoint(grammar.rules, holds)
+
+
+def nullable_rules(grammar: Grammar) -> set[str]:
+    """The rules that match the empty string."""
+    return _least_fixpoint(grammar.rules, nullable)
+
+
+def nullable(node: Node, rules: Iterable[str] = ()) -> bool:
+    """Whether ``node`` matches the empty string, when exactly ``rules`` do."""
+
+    def combine(part: Node, below: list[bool]) -> bool:
+        match part:
+            case Ref(name):
+                return name in empty
+            case Literal(text):
+                return not text
+            case CharSet() | TokenSet():
+                return False
+            case Alt():
+                return any(below)
+            case Repeat(_, minimum, _):
+                return minimum == 0 or below[0]
+            case Not():
+                return not below[0]
+            case _:
+                return all(below)
+
+    empty = set(rules)
+    return fold(node, combine)
+
+
+def is_regular(node: Node, grammar: Grammar | None = None) -> bool:
+    """Whether ``node`` is free of references and tokens; with ``grammar``, references to such rules count as well.
+
+    A rule that takes part in recursion is not called regular even if its language is.
+    """
+    if grammar is None:
+        return not any(isinstance(part, Ref | TokenSet) for part in walk(node))
+    return _regular_with(node, regular_rules(grammar))
+
+
+def regular_rules(grammar: Grammar) -> set[str]:
+    """The rules that lead to no recursion and to no token."""
+    found: set[str] = set()
+    for group in dependency_order(grammar.rules):
+        if len(group) == 1 and _regular_with(grammar.rules[group[0]], found):
+            found.add(group[0])
+    return found
+
+
+def _regular_with(node: Node, regular: set[str]) -> bool:
+    return all(part.name in regular if isinstance(part, Ref) else not isinstance(part, TokenSet) for part in walk(node))
+
+
+def has_intersections(grammar: Grammar) -> bool:
+    """Whether an :class:`And` or a :class:`Not` occurs in any rule."""
+    return any(isinstance(part, And | Not) for body in grammar.rules.values() for part in walk(body))
