@@ -1,41 +1,24 @@
-"""Every attribute of vLLM that this plugin replaces: one small module each, all of them in :data:`ALL`."""
+"""Every attribute of vLLM that this plugin replaces: one small module each, all of them in :data:`ALL`.
+
+Importing this package imports nothing else: one of its modules is imported at every start of Python in environments
+that need it.
+"""
 
 from __future__ import annotations
 
-from infernix_plugin.seams import (
-    engine_arguments,
-    engine_core_manager,
-    online_renderer,
-    post_import,
-    request_output,
-    sampling_params,
-    scheduler_output,
-)
-from infernix_plugin.seams.cpu_faults import torchvision_ops
-from infernix_plugin.seams.seam import Seam
+from typing import TYPE_CHECKING, Any
 
-ALL: tuple[Seam, ...] = (
-    engine_arguments.SEAM,
-    sampling_params.SEAM,
-    online_renderer.CHAT,
-    online_renderer.COMPLETION,
-    online_renderer.RESPONSES,
-    engine_core_manager.SEAM,
-    scheduler_output.SEAM,
-    request_output.PROCESS_OUTPUTS,
-    request_output.MAKE_REQUEST_OUTPUT,
-    request_output.NEW_COMPLETION_OUTPUT,
-)
-
-
-def install() -> None:
-    """Install all seams in this process. Idempotent.
-
-    Raises:
-        UnsupportedVllmError: a module that is already imported does not look as expected.
-    """
-    torchvision_ops.install()
-    post_import.install(ALL)
-
+if TYPE_CHECKING:
+    from infernix_plugin.seams.seam import Seam as Seam
+    from infernix_plugin.seams.table import ALL as ALL
+    from infernix_plugin.seams.table import install as install
 
 __all__ = ["ALL", "Seam", "install"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from infernix_plugin.seams import table
+
+    return getattr(table, name)

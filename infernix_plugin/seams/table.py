@@ -1,0 +1,38 @@
+"""The table of all seams, and their installation in this process."""
+
+from __future__ import annotations
+
+from infernix_plugin.seams import (
+    engine_arguments,
+    engine_core_manager,
+    online_renderer,
+    post_import,
+    request_output,
+    sampling_params,
+    scheduler_output,
+)
+from infernix_plugin.seams.cpu_faults import install_import_repairs
+from infernix_plugin.seams.seam import Seam
+
+ALL: tuple[Seam, ...] = (
+    engine_arguments.SEAM,
+    sampling_params.SEAM,
+    online_renderer.CHAT,
+    online_renderer.COMPLETION,
+    online_renderer.RESPONSES,
+    engine_core_manager.SEAM,
+    scheduler_output.SEAM,
+    request_output.PROCESS_OUTPUTS,
+    request_output.MAKE_REQUEST_OUTPUT,
+    request_output.NEW_COMPLETION_OUTPUT,
+)
+
+
+def install() -> None:
+    """Install all seams in this process. Idempotent.
+
+    Raises:
+        UnsupportedVllmError: a module that is already imported does not look as expected.
+    """
+    install_import_repairs()
+    post_import.install(ALL)

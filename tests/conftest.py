@@ -1,0 +1,40 @@
+"""What every test run needs: import repairs, the tiny checkpoint, and a real server on it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infernix_plugin.seams.cpu_faults import install_import_repairs
+
+install_import_repairs()  # vLLM asks the plugin for this; a test that imports transformers alone has to do it itself
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory) -> Path:
+    """A complete Qwen3.5 checkpoint with an MTP head."""
+    from infernix_plugin.model_executor.tiny import make_tiny_model
+
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    make_tiny_model(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_server(tiny_model, tmp_path_factory) -> Iterator:
+    """A `vllm serve` of the tiny checkpoint with three MTP drafts, at the address ``.url`` with the log ``.log``."""
+    from infernix_plugin.entrypoints.demo.server import serve
+
+    arguments = [
+        str(tiny_model),
+        "--served-model-name=tiny",
+        "--max-model-len=2048",
+        "--max-num-seqs=16",
+        "--enforce-eager",
+        "--no-enable-prefix-caching",
+        "--speculative-config",
+        '{"method": "mtp", "num_speculative_tokens": 3}',
+    ]
+    with serve(arguments, log=tmp_path_factory.mktemp("server") / "server.log") as server:
+        server.wait_until_healthy(lambda waited: None)
+        yield server

@@ -1,0 +1,89 @@
+"""A real vLLM engine in a process of its own, so that the plugin never touches the test process."""
+
+import multiprocessing
+import os
+from typing import Any
+
+SMALL = {
+    "max_model_len": 1024,
+    "max_num_seqs": 16,
+    "enforce_eager": True,
+    "enable_prefix_caching": False,
+    "disable_log_stats": True,
+}
+
+
+class EngineProcess:
+    """Answers batches of requests. Close it."""
+
+    def __init__(self, model: str, *, environment: dict[str, str] | None = None, **arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, environment or {}, model, {**SMALL, **arguments}))
+        self._process.start()
+        theirs.close()
+        self._answer()
+
+    def generate(self, requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+        """Run the requests as one batch; return the completions of each."""
+        self._pipe.send(requests)
+        return self._answer()
+
+    def close(self) -> None:
+        """End the engine."""
+        self._pipe.close()
+        self._process.join(30)
+        if self._process.is_alive():
+            self._process.kill()
+
+    def _answer(self) -> Any:
+        ok, value = self._pipe.recv()
+        if not ok:
+            raise RuntimeError(value)
+        return value
+
+
+def _serve(pipe: Any, environment: dict[str, str], model: str, arguments: dict[str, Any]) -> None:
+    os.environ.update({"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", **environment})
+    from vllm import LLM
+
+    try:
+        engine = LLM(model, **arguments)
+        pipe.send((True, None))
+    except BaseException as error:
+        pipe.send((False, f"{type(error).__name__}: {error}"))
+        raise
+    while True:
+        try:
+            requests = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((True, _generate(engine, requests)))
+        except Exception as error:
+            pipe.send((False, f"{type(error).__name__}: {error}"))
+
+
+def _generate(engine: Any, requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    prompts, params = [], []
+    for request in requests:
+        options = dict(request["options"])
+        if "structured" in request:
+            options["structured_outputs"] = StructuredOutputsParams(**request["structured"])
+        prompts.append(request["prompt"])
+        params.append(SamplingParams(**options))
+    return [
+        [
+            {
+                "text": completion.text,
+                "token_ids": list(completion.token_ids),
+                "finish_reason": completion.finish_reason,
+                "constraint": getattr(completion, "constraint", "absent"),
+            }
+            for completion in output.outputs
+        ]
+        for output in engine.generate(prompts, params, use_tqdm=False)
+    ]

@@ -1,0 +1,59 @@
+"""Settings from additional_config and from the environment."""
+
+import subprocess
+import sys
+
+import pytest
+
+from infernix_plugin import settings
+from infernix_plugin.errors import SettingsError
+
+
+def test_defaults():
+    loaded = settings.load(None, {})
+    assert loaded.cache_bytes == 256 << 20
+    assert loaded.max_cold_compiles == 2
+    assert loaded.grammar_options() == settings.GrammarOptions()
+
+
+def test_the_section_wins_over_the_environment():
+    loaded = settings.load(
+        {"infernix": {"cache_bytes": 5}, "other": 1},
+        {"INFERNIX_CACHE_BYTES": "7", "INFERNIX_MAX_WHITESPACE": "3", "INFERNIX_DISABLE": "0", "INFERNIX_OTHER": "x"},
+    )
+    assert loaded.cache_bytes == 5
+    assert loaded.grammar_options().max_whitespace == 3
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "says"),
+    [
+        ({"infernix": {"cache_byte": 1}}, {}, "no setting 'cache_byte'; known are cache_bytes"),
+        ({"infernix": {"cache_bytes": -1}}, {}, 'additional_config["infernix"]["cache_bytes"] = -1'),
+        ({"infernix": {"unknown_keywords": "maybe"}}, {}, "'refuse' or 'ignore'"),
+        ({"infernix": 3}, {}, "must be an object, not int"),
+        ({}, {"INFERNIX_MAX_COLD_COMPILES": "many"}, "INFERNIX_MAX_COLD_COMPILES = 'many'"),
+    ],
+)
+def test_mistakes_are_one_line(config, environment, says):
+    with pytest.raises(SettingsError) as refused:
+        settings.load(config, environment)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_mistake_stops_the_start_before_the_model_is_read(tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from vllm import LLM\n"
+            f"LLM({str(tmp_path / 'no-such-model')!r}, additional_config={{'infernix': {{'cache': 1}}}})",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("infernix-plugin: additional_config[")
+    assert "Traceback" not in done.stderr
