@@ -61,9 +61,9 @@ def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
         "pad_token_id": ids["<|endoftext|>"],
         "partial_rotary_factor": 0.25,
         "rms_norm_eps": 1e-6,
+        # No M-RoPE sections, unlike the multimodal checkpoints: for text all three position rows are equal. vLLM 0.32
+        # strips them from a text target but not from its MTP drafter, whose CPU rotary kernel then writes out of bounds.
         "rope_parameters": {
-            "mrope_interleaved": True,
-            "mrope_section": [3, 3, 2],
             "partial_rotary_factor": 0.25,
             "rope_theta": 10_000_000,
             "rope_type": "default",
