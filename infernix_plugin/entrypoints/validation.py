@@ -7,18 +7,23 @@ itself: compiled grammars cannot travel between processes.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
+from vllm.exceptions import VLLMError
+
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.options import check_request, check_sampling, constraint_sources
-from infernix_plugin.entrypoints.refusals import refusal
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidSchema
+from infernix_plugin.entrypoints.refusals import failure, refusal
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.translation import Asked, StructuralTag, asked_of, field_of
+
+logger = logging.getLogger(__name__)
 
 BACKEND = "infernix"
 """What a validated request carries to the engine core as its backend."""
@@ -26,7 +31,7 @@ BACKEND = "infernix"
 _REMEMBERED = 4096
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="infernix-validation")
-_accepted: OrderedDict[Asked, None] = OrderedDict()
+_accepted: OrderedDict[tuple[RequestCompiler, Asked], None] = OrderedDict()
 _accepted_lock = Lock()
 
 
@@ -67,8 +72,8 @@ async def validate_request(model_config: Any, tokenizer: Any, request: Any, engi
         compiler = compiler_for(model_config, tokenizer, settings.current())
         prompts = [_prompt_of(engine_input) for engine_input in engine_inputs]
         await asyncio.get_running_loop().run_in_executor(_threads, _judge, compiler, params, request, prompts)
-    except ConstraintError as error:
-        raise refusal(error, field) from error
+    except InfernixError as error:
+        raise _response(error, field) from error
 
 
 def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
@@ -82,8 +87,8 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
     try:
         compiler = compiler_for(model_config, tokenizer, settings.current())
         _judge(compiler, params, sampling_params, [])
-    except ConstraintError as error:
-        raise refusal(error, field) from error
+    except InfernixError as error:
+        raise _response(error, field) from error
     params._backend = BACKEND
     params._backend_was_auto = True
 
@@ -94,15 +99,29 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
         check_sampling(options, compiler.domain.stop_ids)
     if not prompts:
         with _accepted_lock:
-            if asked in _accepted:
+            if (compiler, asked) in _accepted:
                 return
     for prompt in prompts or [[]]:
-        compiler.prepare(asked, prompt)
+        _compile(compiler, asked, prompt)
     with _accepted_lock:
-        _accepted[asked] = None
-        _accepted.move_to_end(asked)
+        _accepted[compiler, asked] = None
+        _accepted.move_to_end((compiler, asked))
         while len(_accepted) > _REMEMBERED:
             _accepted.popitem(last=False)
+
+
+def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None:
+    try:
+        compiler.prepare(asked, prompt)
+    except ConstraintError:
+        raise
+    except Exception as error:
+        logger.exception("A constraint could not be compiled")
+        raise InfernixError("The constraint could not be compiled; see the server log.") from error
+
+
+def _response(error: InfernixError, field: str) -> VLLMError:
+    return refusal(error, field) if isinstance(error, ConstraintError) else failure(error)
 
 
 def _extract(request: Any, field: str) -> Any:

@@ -73,7 +73,6 @@ PROCESS_OUTPUTS = Seam(
     reason="The record must leave kv_transfer_params before anything reads them as KV parameters.",
     replace=_replace_process_outputs,
     parameters=("self", "engine_core_outputs", "engine_core_timestamp", "iteration_stats", "weight_version"),
-    members={},
 )
 
 MAKE_REQUEST_OUTPUT = Seam(

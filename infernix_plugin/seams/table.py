@@ -8,6 +8,7 @@ from infernix_plugin.seams import (
     online_renderer,
     post_import,
     request_output,
+    responses_stream,
     sampling_params,
     scheduler_output,
 )
@@ -25,6 +26,7 @@ ALL: tuple[Seam, ...] = (
     request_output.PROCESS_OUTPUTS,
     request_output.MAKE_REQUEST_OUTPUT,
     request_output.NEW_COMPLETION_OUTPUT,
+    responses_stream.SEAM,
 )
 
 

@@ -57,7 +57,7 @@ class ConstrainedRequest:
         if self._allowed is not None:
             for position, state in enumerate(states):
                 if state is MaskState.READY:
-                    states[position] = self._withhold(rows[position])
+                    states[position] = _withhold(rows[position], self._allowed)
         return states
 
     def accept(self, tokens: Sequence[int]) -> bool:
@@ -91,13 +91,6 @@ class ConstrainedRequest:
             observed["error"] = error_record(self.failure)
         return observed
 
-    def _withhold(self, row: Rows) -> MaskState:
-        kept = np.bitwise_and(row, self._allowed)
-        if not kept.any():
-            return MaskState.DEAD_END
-        row[:] = kept
-        return MaskState.READY
-
     def _explain(self, legal: Sequence[int]) -> InfernixError:
         """Say why the token after ``legal`` was refused: nothing is legal there, or the sampler ignored the mask."""
         position = self._committed + len(legal)
@@ -108,6 +101,14 @@ class ConstrainedRequest:
                 hint="The constraint needs text that this vocabulary cannot write from here; allow another spelling.",
             )
         return InfernixError(f"The sampler returned a token outside the mask at output position {position}.")
+
+
+def _withhold(row: Rows, allowed: Rows) -> MaskState:
+    kept = np.bitwise_and(row, allowed)
+    if not kept.any():
+        return MaskState.DEAD_END
+    row[:] = kept
+    return MaskState.READY
 
 
 def _milliseconds(seconds: float) -> float:

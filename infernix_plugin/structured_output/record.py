@@ -31,8 +31,8 @@ def error_record(error: BaseException) -> Record:
 
 def error_from(record: Record) -> InfernixError:
     """Rebuild the error that :func:`error_record` described."""
-    kind = getattr(errors, str(record["type"]), InfernixError)
-    if issubclass(kind, ConstraintError):
+    kind: object = getattr(errors, str(record["type"]), None)
+    if isinstance(kind, type) and issubclass(kind, ConstraintError):
         return kind(record["message"], location=record["location"], hint=record["hint"])
     return InfernixError(record["message"])
 

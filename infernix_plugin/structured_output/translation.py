@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from infernix_plugin.errors import ConflictingConstraints, InvalidChoice, InvalidGrammar, InvalidSchema
+from infernix_plugin.errors import ConflictingConstraints, InvalidGrammar, InvalidSchema
 from infernix_plugin.grammar.constraint import OutputConstraint
 
 STRUCTURAL_TAG = "structural_tag"
@@ -28,7 +28,7 @@ def asked_of(params: Any) -> Asked:
 
     Raises:
         ConflictingConstraints: an option that this plugin would have to ignore.
-        InvalidSchema, InvalidChoice, InvalidGrammar: the value has the wrong shape to be a constraint at all.
+        InvalidSchema, InvalidGrammar: the value is empty, so that it is no constraint at all.
     """
     _refuse_ignored_options(params)
     if params.json is not None:
@@ -42,7 +42,7 @@ def asked_of(params: Any) -> Asked:
     if params.regex is not None:
         return OutputConstraint.regex(params.regex)
     if params.choice is not None:
-        return _choice(params.choice)
+        return OutputConstraint.choice(params.choice)
     if params.grammar is not None:
         return _grammar(params.grammar)
     if params.structural_tag is not None:
@@ -61,15 +61,6 @@ def field_of(params: Any) -> str:
 def kind_of(asked: Asked) -> str:
     """Return the observed kind."""
     return STRUCTURAL_TAG if isinstance(asked, StructuralTag) else asked.kind.value
-
-
-def _choice(choices: Any) -> OutputConstraint:
-    if isinstance(choices, str):
-        choices = json.loads(choices)
-    for index, choice in enumerate(choices):
-        if not isinstance(choice, str):
-            raise InvalidChoice("A choice must be a string.", location=f"[{index}]")
-    return OutputConstraint.choice(choices)
 
 
 def _grammar(text: str) -> Asked:

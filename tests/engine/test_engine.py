@@ -1,6 +1,7 @@
 """Every constraint kind through the real engine: with and without speculation, greedy and sampled, alone and mixed."""
 
 import pytest
+
 from tests.engine.engine_process import EngineProcess
 from tests.oracles.languages import LANGUAGES
 

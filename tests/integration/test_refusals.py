@@ -1,0 +1,138 @@
+"""What clients see: statuses, messages and parameters of our errors, and the options that are refused."""
+
+import json
+import pickle
+from types import SimpleNamespace
+
+import pytest
+from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
+from vllm.sampling_params import SamplingParams, StructuredOutputsParams
+
+from infernix_plugin import errors
+from infernix_plugin.entrypoints.options import check_request, check_sampling
+from infernix_plugin.entrypoints.refusals import failure, refusal
+from infernix_plugin.errors import ConflictingConstraints
+from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.structured_output.record import attach, detach, error_from, error_record
+from infernix_plugin.structured_output.translation import StructuralTag, asked_of
+
+
+def test_a_pointer_survives_as_param_and_reads_with_dots():
+    error = errors.UnsupportedSchema("No such keyword.", location="#/properties/a.b~1c/items/0/foo", hint="Drop it.")
+    response = create_error_response(refusal(error, "response_format")).error
+    assert response.code == 400
+    assert response.param == "#/properties/a.b~1c/items/0/foo"
+    assert response.message == "No such keyword. (at $.properties['a.b/c'].items[0].foo) Drop it."
+
+
+def test_without_a_location_the_field_is_the_param():
+    response = create_error_response(refusal(errors.InvalidChoice("Empty."), "structured_outputs.choice")).error
+    assert (response.param, response.message) == ("structured_outputs.choice", "Empty.")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.ConstraintDeadEnd("x", hint="y"), 422),
+        (errors.NonFiniteLogits("x"), 422),
+        (errors.InvalidRegex("x", location="offset 3"), 400),
+        (errors.InfernixError("x"), 500),
+    ],
+)
+def test_errors_travel_through_a_record(error, status):
+    record = error_record(error)
+    assert all(value is None or isinstance(value, str) for value in record.values())
+    again = error_from(record)
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert pickle.loads(pickle.dumps(again)).args == again.args
+    assert create_error_response(failure(again)).error.code == status
+
+
+def test_a_foreign_exception_does_not_leak():
+    assert "secret" not in str(error_record(ValueError("secret")))
+
+
+def test_a_record_does_not_disturb_transfer_parameters():
+    assert detach(attach(None, {"kind": "regex"})) == (None, {"kind": "regex"})
+    assert detach(attach({"a": 1}, {"kind": "regex"})) == ({"a": 1}, {"kind": "regex"})
+    assert detach({"a": 1}) == ({"a": 1}, None)
+    assert detach(None) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stop": ["x"]},
+        {"stop_token_ids": [1, 2]},
+        {"ignore_eos": True},
+        {"min_tokens": 2},
+        {"bad_words": ["x"]},
+        {"allowed_token_ids": [1]},
+    ],
+)
+def test_options_that_can_break_a_constraint(options):
+    (name,) = options
+    with pytest.raises(ConflictingConstraints) as refused:
+        check_sampling(SamplingParams(max_tokens=5, **options), model_stops=(1,))
+    assert refused.value.location == name
+    assert len(refused.value.message) > len(name) + 30
+
+
+def test_harmless_options():
+    check_sampling(SamplingParams(stop_token_ids=[1], logprobs=2, presence_penalty=1.0, n=2), model_stops=(1,))
+
+
+def plain_request(**fields):
+    empty = {"model_extra": {}, "structured_outputs": None, "response_format": None, "vllm_xargs": None}
+    return SimpleNamespace(**{**empty, **fields})
+
+
+def test_requests():
+    check_request(plain_request())
+    check_request(plain_request(vllm_xargs={"other": 1}, response_format=SimpleNamespace(type="text")))
+    for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding_backend"):
+        with pytest.raises(ConflictingConstraints) as refused:
+            check_request(plain_request(model_extra={name: "x"}))
+        assert refused.value.location == name
+    with pytest.raises(ConflictingConstraints, match="response_format and structured_outputs"):
+        check_request(plain_request(response_format=SimpleNamespace(type="json_object"), structured_outputs=object()))
+
+
+def ask(**fields):
+    return asked_of(StructuredOutputsParams(**fields))
+
+
+def test_translation_keeps_the_source():
+    schema = {"type": "object", "properties": {"z": {}, "a": {"const": "é"}}}
+    assert ask(json=schema) == OutputConstraint.json_schema(schema)
+    assert ask(json='{"z": 1, "a": 2}').source == '{"z": 1, "a": 2}'
+    assert list(json.loads(ask(json=schema).source)["properties"]) == ["z", "a"]
+    assert ask(regex="a+") == OutputConstraint.regex("a+")
+    assert ask(choice=["b", "a"]).choices == ("b", "a")
+    assert ask(grammar='root ::= "a"') == OutputConstraint.grammar('root ::= "a"')
+    assert ask(json_object=True) == OutputConstraint.json_object()
+    assert ask(structural_tag="{}") == StructuralTag("{}")
+
+
+def test_lark_goes_through_xgrammar_and_broken_text_does_not():
+    asked = ask(grammar='start: "a" WORD\nWORD: /[a-z]+/\n')
+    assert isinstance(asked, StructuralTag)
+    assert "::=" in asked.text
+    assert ask(grammar="this is = no grammar") == OutputConstraint.grammar("this is = no grammar")
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"json": " "}, errors.InvalidSchema),
+        ({"json_object": False}, errors.InvalidSchema),
+        ({"grammar": "\n"}, errors.InvalidGrammar),
+        ({"json": "{}", "whitespace_pattern": " "}, ConflictingConstraints),
+        ({"json": "{}", "disable_any_whitespace": True}, ConflictingConstraints),
+        ({"json": "{}", "disable_additional_properties": True}, ConflictingConstraints),
+    ],
+)
+def test_translation_refuses(fields, kind):
+    with pytest.raises(kind):
+        ask(**fields)

@@ -1,0 +1,262 @@
+"""A real `vllm serve` with three MTP drafts, and the official client."""
+
+import asyncio
+import itertools
+import json
+import time
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+
+from tests.oracles.languages import LANGUAGES
+
+pytestmark = pytest.mark.server
+
+QUESTION = [{"role": "user", "content": "Describe a person."}]
+NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+@pytest.fixture(scope="module")
+def client(tiny_server):
+    return OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=120)
+
+
+def fields_of(kind, **extra):
+    """The request fields of one language: the standard response_format where there is one."""
+    language = LANGUAGES[kind]
+    if kind == "json_schema":
+        form = {"type": "json_schema", "json_schema": {"name": "person", "schema": language.value}}
+        fields = {"response_format": form, "extra_body": {**NO_THINKING, **extra}}
+    elif kind == "json_object":
+        fields = {"response_format": {"type": "json_object"}, "extra_body": {**NO_THINKING, **extra}}
+    else:
+        structured = {"structured_outputs": {language.field: language.value}}
+        fields = {"extra_body": {**NO_THINKING, **structured, **extra}}
+    return {"model": "tiny", "max_tokens": language.max_tokens, "temperature": 1.0, **fields}
+
+
+def structured(**value):
+    return {"extra_body": {**NO_THINKING, "structured_outputs": value}}
+
+
+def schema(value):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": value}}
+    return {"response_format": form, "extra_body": NO_THINKING}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("kind", LANGUAGES)
+def test_chat(client, kind, stream):
+    answer = client.chat.completions.create(messages=QUESTION, stream=stream, seed=1, **fields_of(kind))
+    if stream:
+        chunks = [chunk.choices[0] for chunk in answer if chunk.choices]
+        text = "".join(choice.delta.content or "" for choice in chunks)
+        finish_reason = chunks[-1].finish_reason
+    else:
+        text, finish_reason = answer.choices[0].message.content, answer.choices[0].finish_reason
+    LANGUAGES[kind].check(text, finish_reason)
+
+
+@pytest.mark.parametrize("kind", LANGUAGES)
+def test_completions(client, kind):
+    language = LANGUAGES[kind]
+    answer = client.completions.create(
+        model="tiny",
+        prompt="Once upon a time",
+        max_tokens=language.max_tokens,
+        extra_body={"structured_outputs": {language.field: language.value}},
+    )
+    language.check(answer.choices[0].text, answer.choices[0].finish_reason)
+    assert "kv_transfer_params" not in answer.model_dump() or answer.kv_transfer_params is None
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_responses(client, stream):
+    language = LANGUAGES["json_schema"]
+    answer = client.responses.create(
+        model="tiny",
+        input="Describe a person.",
+        text={"format": {"type": "json_schema", "name": "person", "schema": language.value}},
+        max_output_tokens=language.max_tokens,
+        stream=stream,
+        extra_body=NO_THINKING,
+    )
+    if stream:
+        (answer,) = [event.response for event in answer if event.type == "response.completed"]
+    assert answer.status == "completed"
+    language.check(answer.output_text, "stop")
+
+
+BAD = {
+    "broken regex": (structured(regex="[a-"), None, "regex"),
+    "unknown keyword": (schema({"type": "string", "foo": 1}), "#/foo", "foo"),
+    "nested unknown keyword": (
+        schema({"type": "object", "properties": {"a.b/c": {"type": "integer", "minimun": 0}}}),
+        "#/properties/a.b~1c/minimun",
+        "minimun",
+    ),
+    "empty choice": (structured(choice=[]), "structured_outputs.choice", "choice"),
+    "undefined rule": (structured(grammar='root ::= "a"\n  | missing'), "2:5", "missing"),
+    "no schema": (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+        "response_format.json_schema.schema",
+        "schema",
+    ),
+    "two sources": (
+        {"response_format": {"type": "json_object"}, "extra_body": {"structured_outputs": {"regex": "a"}}},
+        "structured_outputs",
+        "response_format",
+    ),
+    "guided field": ({"extra_body": {"guided_regex": "a"}}, "guided_regex", "structured_outputs"),
+    "reserved key": ({"extra_body": {"vllm_xargs": {"infernix": "x"}}}, "vllm_xargs.infernix", "reserved"),
+    "stop string": ({**structured(regex="a+"), "stop": ["a"]}, "stop", "stop"),
+    "foreign stop id": (
+        {"extra_body": {"structured_outputs": {"regex": "a+"}, "stop_token_ids": [7]}},
+        "stop_token_ids",
+        "[7]",
+    ),
+    "ignore_eos": (
+        {"extra_body": {"structured_outputs": {"regex": "a+"}, "ignore_eos": True}},
+        "ignore_eos",
+        "ignore_eos",
+    ),
+    "min_tokens": ({"extra_body": {"structured_outputs": {"regex": "a"}, "min_tokens": 3}}, "min_tokens", "min_tokens"),
+    "bad_words": (
+        {"extra_body": {"structured_outputs": {"regex": "a"}, "bad_words": ["a"]}},
+        "bad_words",
+        "bad_words",
+    ),
+    "allowed tokens": (
+        {"extra_body": {"structured_outputs": {"regex": "a"}, "allowed_token_ids": [5]}},
+        "allowed_token_ids",
+        "allowed_token_ids",
+    ),
+    "beam search": (
+        {"extra_body": {"structured_outputs": {"regex": "a"}, "use_beam_search": True}},
+        "use_beam_search",
+        "beam",
+    ),
+    "whitespace pattern": (structured(json={}, whitespace_pattern=" "), "whitespace_pattern", "whitespace_pattern"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_constraint_is_a_400_before_the_stream(client, name, stream):
+    fields, param, says = BAD[name]
+    client.chat.completions.create(messages=QUESTION, **fields_of("choice"))  # warm
+    started = time.perf_counter()
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="tiny", messages=QUESTION, max_tokens=5, stream=stream, **fields)
+    elapsed = time.perf_counter() - started
+    body = refused.value.body
+    assert body["code"] == 400
+    assert says in body["message"]
+    assert "parameter=" not in body["message"]
+    assert "<path>" not in body["message"]
+    if param is not None:
+        assert body["param"] == param
+    else:
+        assert body["param"]
+    assert elapsed < 0.1
+
+
+def test_an_annotation_keyword_is_fine(client):
+    fields = schema({"type": "string", "contentEncoding": "base64", "maxLength": 4})
+    answer = client.chat.completions.create(model="tiny", messages=QUESTION, max_tokens=30, **fields)
+    assert len(json.loads(answer.choices[0].message.content)) <= 4
+
+
+def test_a_bad_responses_request_is_a_400(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(
+            model="tiny", input="x", text={"format": {"type": "json_schema", "name": "x", "schema": {"foo": 1}}}
+        )
+    assert refused.value.body["param"] == "#/foo"
+
+
+def test_several_choices(client):
+    answer = client.chat.completions.create(messages=QUESTION, n=3, **fields_of("regex"))
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    for choice in answer.choices:
+        LANGUAGES["regex"].check(choice.message.content, choice.finish_reason)
+
+
+@pytest.fixture(scope="module")
+def dead_end(tiny_model):
+    """A structural tag that asks for a stop token in the middle of its content, which nothing may write."""
+    config = json.loads((tiny_model / "generation_config.json").read_text())
+    elements = [{"type": "const_string", "value": "aaaa"}, {"type": "token", "token": config["eos_token_id"][0]}]
+    tag = {"type": "structural_tag", "format": {"type": "sequence", "elements": elements}}
+    return structured(structural_tag=json.dumps(tag))
+
+
+def test_a_dead_end_is_an_error_of_its_request_alone(client, dead_end):
+    with pytest.raises(openai.UnprocessableEntityError) as failed:
+        client.chat.completions.create(model="tiny", messages=QUESTION, max_tokens=30, **dead_end)
+    assert failed.value.status_code == 422
+    assert "no token of the model's vocabulary" in failed.value.body["message"]
+    with pytest.raises(openai.UnprocessableEntityError):
+        client.chat.completions.create(model="tiny", messages=QUESTION, max_tokens=30, n=3, **dead_end)
+    answer = client.chat.completions.create(messages=QUESTION, **fields_of("choice"))
+    LANGUAGES["choice"].check(answer.choices[0].message.content, answer.choices[0].finish_reason)
+
+
+def test_a_dead_end_in_a_stream_is_readable(client, dead_end):
+    with pytest.raises(openai.APIError, match="no token of the model's vocabulary"):
+        for _ in client.chat.completions.create(
+            model="tiny", messages=QUESTION, max_tokens=30, stream=True, **dead_end
+        ):
+            pass
+    *_, last = client.responses.create(
+        model="tiny", input="x", max_output_tokens=30, stream=True, extra_body=dead_end["extra_body"]
+    )
+    assert last.type == "error"
+    assert "no token of the model's vocabulary" in last.message
+
+
+def test_two_hundred_requests_eight_at_a_time(tiny_server):
+    """Mixed kinds and free text, with bad requests and hang-ups between them that must disturb nobody."""
+    before = tiny_server.error_lines()
+    kinds = [*LANGUAGES, None]
+
+    async def run():
+        client = AsyncOpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=300)
+        gate = asyncio.Semaphore(8)
+
+        async def one(index, kind):
+            async with gate:
+                if index % 20 == 7:
+                    with pytest.raises(openai.BadRequestError):
+                        await client.chat.completions.create(model="tiny", messages=QUESTION, **structured(regex="("))
+                if index % 20 == 13:
+                    stream = await client.chat.completions.create(
+                        messages=QUESTION, stream=True, **fields_of("json_object")
+                    )
+                    async for _ in stream:
+                        break
+                    await stream.close()
+                if kind is None:
+                    answer = await client.chat.completions.create(
+                        model="tiny", messages=QUESTION, max_tokens=20, seed=index, extra_body=NO_THINKING
+                    )
+                    assert answer.choices[0].finish_reason in ("stop", "length")
+                    return 0
+                answer = await client.chat.completions.create(messages=QUESTION, seed=index, **fields_of(kind))
+                LANGUAGES[kind].check(answer.choices[0].message.content, answer.choices[0].finish_reason)
+                return 1
+
+        return sum(await asyncio.gather(*(one(index, kind) for index, kind in zip(range(200), itertools.cycle(kinds)))))
+
+    assert asyncio.run(run()) >= 160
+    assert tiny_server.error_lines() == before
+    assert httpx.get(f"{tiny_server.url}/health", trust_env=False).status_code == 200
+    assert tiny_server.alive()
+
+
+def test_both_processes_say_that_the_plugin_is_active(tiny_server):
+    log = tiny_server.log.read_text(errors="replace")
+    assert "infernix-plugin is active (vLLM" in log
+    assert "infernix-plugin is active in the engine core" in log
