@@ -10,7 +10,8 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infernix_plugin.errors import UnsupportedSchema, excerpt
+from infernix_plugin.errors import InvalidRegex, UnsupportedSchema, excerpt
+from infernix_plugin.grammar import regex
 from infernix_plugin.grammar.json_schema import vocabulary
 from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of
 from infernix_plugin.grammar.json_schema.shape import (
@@ -26,6 +27,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Members,
     Numbers,
     Objects,
+    Pattern,
     Shape,
     Strings,
     meet_branches,
@@ -233,7 +235,7 @@ def _survives(number: Number) -> bool:
     exact = number.value
     if exact is None:
         return False
-    if exact.denominator == 1 and exact in _INT64:
+    if exact.denominator == 1 and int(exact) in _INT64:
         return True
     if set(number.text) <= set("-0123456789"):
         return False
@@ -287,6 +289,18 @@ def min_length(reading: Reading, value: Json, location: str) -> None:
 def max_length(reading: Reading, value: Json, location: str) -> None:
     """At most this many characters, counted after decoding the escapes."""
     reading.narrow(Strings(maximum=_count(value, location)))
+
+
+def pattern(reading: Reading, value: Json, location: str) -> None:
+    """An ECMAScript expression that is found somewhere in the string."""
+    if not isinstance(value, str):
+        fail("The value must be a regular expression", location)
+    try:
+        node = regex.search(text(value, location), reading.options)
+    except InvalidRegex as error:
+        place = f" ({error.location})" if error.location else ""
+        raise UnsupportedSchema(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
+    reading.narrow(Strings(patterns=(Pattern(value, node),)))
 
 
 # Arrays ---------------------------------------------------------------------------------------------------------
@@ -404,6 +418,7 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "exclusiveMaximum": exclusive_maximum,
     "minLength": min_length,
     "maxLength": max_length,
+    "pattern": pattern,
     "items": items,
     "prefixItems": prefix_items,
     "additionalItems": additional_items,

@@ -42,7 +42,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Shape,
     Strings,
 )
-from infernix_plugin.grammar.json_schema.strings import spelling, string, string_except
+from infernix_plugin.grammar.json_schema.strings import matching, spelling, string_except
 from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
 from infernix_plugin.grammar.options import GrammarOptions
 
@@ -135,7 +135,8 @@ class Lowering:
         return Lexeme(node)
 
     def _string(self, branch: Strings, goal: Goal) -> Node:
-        return string(*self._counts(branch, goal))
+        minimum, maximum = self._counts(branch, goal)
+        return matching(branch, minimum, maximum) if self._reducer.may_match(branch) else NEVER
 
     def _counts(self, branch: Strings | Arrays, goal: Goal) -> tuple[int, int | None]:
         """The bounds of a repetition. A larger maximum than any output can reach is lowered to the limit."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Set
 
 from infernix_plugin.grammar.analysis import references
 from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Node, Ref, Repeat, Seq, alt, repeat, seq
 
 
-def pruned(grammar: Grammar, productive: AbstractSet[str]) -> Grammar:
+def pruned(grammar: Grammar, productive: Set[str]) -> Grammar:
     """The reachable rules, the entry rule first, without the alternatives that lead to an unproductive rule."""
     kept: dict[str, Node] = {}
     pending = [grammar.root]
@@ -17,12 +17,12 @@ def pruned(grammar: Grammar, productive: AbstractSet[str]) -> Grammar:
         if name in kept:
             continue
         body = grammar.rules[name]
-        kept[name] = body if productive.issuperset(references(body)) else _without(body, productive)
+        kept[name] = body if productive >= set(references(body)) else _without(body, productive)
         pending.extend(reversed(list(references(kept[name]))))
     return Grammar(kept, grammar.root)
 
 
-def _without(node: Node, productive: AbstractSet[str]) -> Node:
+def _without(node: Node, productive: Set[str]) -> Node:
     match node:
         case Ref(name):
             return node if name in productive else NEVER

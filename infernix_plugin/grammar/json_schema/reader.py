@@ -199,8 +199,9 @@ class Document:
         """The pointer that ``$ref`` means; ``location`` is the pointer of the ``$ref`` keyword itself."""
         base = self.root.get("$id", self.root.get("id", "")) if isinstance(self.root, dict) else ""
         base = urldefrag(base).url if isinstance(base, str) else ""
-        resource, fragment = urldefrag(urljoin(base, reference)) if base else urldefrag(reference)
-        if resource != base:
+        target = reference if reference.startswith("#") else urljoin(base, reference)
+        resource, fragment = urldefrag(target)
+        if resource not in ("", base):
             raise UnsupportedSchema(
                 f"$ref leaves the document: {excerpt(reference)}",
                 location=location,

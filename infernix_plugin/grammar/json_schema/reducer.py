@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.keywords import Reading
 from infernix_plugin.grammar.json_schema.reader import Document, Json, same
 from infernix_plugin.grammar.json_schema.shape import (
@@ -24,6 +25,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     meet,
     unite,
 )
+from infernix_plugin.grammar.json_schema.strings import decoded
 from infernix_plugin.grammar.options import GrammarOptions
 
 MAX_MERGES = 16384
@@ -54,6 +56,7 @@ class Reducer:
         self._shapes: dict[str, Shape] = {}
         self._goals: dict[Goal, Shape] = {(): ANY}
         self._exclusions: list[_Exclusion] = []
+        self._matchers: dict[Strings, Intersection] = {}
         self._merges = 0
 
     def shape(self, goal: Goal) -> Shape:
@@ -139,9 +142,27 @@ class Reducer:
                 goals: Sequence[Goal] = [branch.member(name) for name in branch.required]
             case Arrays():
                 goals = [branch.item(index) for index in range(min(branch.minimum, branch.positions + 1))]
+            case Strings():
+                return self.may_match(branch)
             case _:
                 return True
         return all(self.may_hold(self.shape(goal), depth) for goal in goals)
+
+    def may_match(self, branch: Strings) -> bool:
+        """``False`` only if it is proven that no string has the length and all the patterns.
+
+        Raises:
+            ConstraintTooLarge: more than one string automaton that is too large to intersect.
+        """
+        if not branch.patterns:
+            return True
+        try:
+            return not decoded(branch).is_empty()
+        except Undecided:
+            raise ConstraintTooLarge(
+                f"The patterns and lengths of a string have more than {MAX_STATES} states together",
+                hint="shorten the counts",
+            ) from None
 
     # Values -----------------------------------------------------------------------------------------------------
 
@@ -161,6 +182,11 @@ class Reducer:
                 return True
         return False
 
+    def _matches(self, branch: Strings, value: str) -> bool:
+        if branch not in self._matchers:
+            self._matchers[branch] = decoded(branch)
+        return value in self._matchers[branch]
+
     def _accepts(self, branch: Branch, value: Json) -> bool:
         match branch:
             case Null():
@@ -170,7 +196,7 @@ class Reducer:
             case Numbers():
                 return not isinstance(value, str | bool | list | dict) and value is not None and value.value in branch
             case Strings():
-                return isinstance(value, str) and _counted(len(value), branch)
+                return isinstance(value, str) and _counted(len(value), branch) and self._matches(branch, value)
             case Finite():
                 return any(same(listed, value) for listed in self.values(branch))
             case Arrays():

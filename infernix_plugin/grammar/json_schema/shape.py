@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import ClassVar
 
+from infernix_plugin.grammar.ir import Node
 from infernix_plugin.grammar.json_schema.reader import Json
 
 Goal = tuple[str, ...]
@@ -95,13 +96,21 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular language of strings: the one whose members hold a match of ``source``."""
+
+    source: str
+    node: Node = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Strings:
     """Strings by their number of characters and the expressions that must all be found in them."""
 
     kind: ClassVar[str] = "string"
     minimum: int = 0
     maximum: int | None = None
-    patterns: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
 
     @property
     def empty(self) -> bool:

@@ -9,11 +9,31 @@ from __future__ import annotations
 
 import json
 
-from infernix_plugin.grammar.ir import And, Lexeme, Literal, Node, Not, alt, chars, charset, complement, repeat, seq
+from infernix_plugin.grammar.ir import (
+    ANY_CHAR,
+    Alt,
+    And,
+    CharSet,
+    Lexeme,
+    Literal,
+    Node,
+    Not,
+    Repeat,
+    Seq,
+    alt,
+    chars,
+    charset,
+    complement,
+    repeat,
+    seq,
+)
+from infernix_plugin.grammar.json_schema.derivatives import Intersection
+from infernix_plugin.grammar.json_schema.shape import Strings
 
 _QUOTE = Literal('"')
 _SHORT = '"\\\b\f\n\r\t'
 _CONTROL = [code for code in range(0x20) if chr(code) not in _SHORT]
+_ESCAPED = [*map(chr, range(0x20)), '"', "\\"]
 _PLAIN = complement(charset([(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)]))
 
 CHARACTER = alt(
@@ -51,3 +71,49 @@ def string_except(names: tuple[str, ...]) -> Node:
         return string()
     anything = seq(_QUOTE, repeat(CHARACTER), _QUOTE)
     return Lexeme(And((anything, Not(alt(*(Literal(spelling(name)) for name in names))))))
+
+
+def matching(strings: Strings, minimum: int, maximum: int | None) -> Node:
+    """Strings by their number of decoded characters and the patterns they contain."""
+    quoted = [seq(_QUOTE, spelled(pattern.node), _QUOTE) for pattern in strings.patterns]
+    if (minimum, maximum) != (0, None) or not quoted:
+        quoted.insert(0, seq(_QUOTE, repeat(CHARACTER, minimum, maximum), _QUOTE))
+    return Lexeme(quoted[0] if len(quoted) == 1 else And(tuple(quoted)))
+
+
+def decoded(strings: Strings) -> Intersection:
+    """The values, without quotes and escapes."""
+    counted = repeat(ANY_CHAR, strings.minimum, strings.maximum)
+    return Intersection([counted, *(pattern.node for pattern in strings.patterns)])
+
+
+def spelled(node: Node) -> Node:
+    """A regular language of strings, as the language of their spellings between the quotes.
+
+    Every character has one spelling and no spelling begins another, so this goes character by character.
+    """
+    match node:
+        case Literal(text):
+            return Literal(spelling(text)[1:-1])
+        case CharSet(ranges):
+            return _spelled_set(ranges)
+        case Seq(items):
+            return seq(*map(spelled, items))
+        case Alt(options):
+            return alt(*map(spelled, options))
+        case Repeat(item, minimum, maximum):
+            return repeat(spelled(item), minimum, maximum)
+        case _:
+            raise TypeError(f"{node!r} is not an expression over characters")
+
+
+def _spelled_set(ranges: tuple[tuple[int, int], ...]) -> Node:
+    if ranges == ANY_CHAR.ranges:
+        return CHARACTER
+    plain: list[tuple[int, int]] = []
+    escaped: list[str] = []
+    for low, high in ranges:
+        for start, end in _PLAIN.ranges:
+            plain.append((max(low, start), min(high, end)))
+        escaped.extend(char for char in _ESCAPED if low <= ord(char) <= high)
+    return alt(charset(plain), *(Literal(spelling(char)[1:-1]) for char in escaped))

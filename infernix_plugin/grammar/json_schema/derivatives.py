@@ -1,0 +1,105 @@
+"""Membership and emptiness of intersections of regular languages, by Brzozowski derivatives.
+
+A state is one expression per language: what may still follow. Nodes of one pool are one object per structure, so
+states compare by identity and derivatives are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from infernix_plugin.grammar.ir import CharSet, Literal, Node, Repeat, Seq, children, walk
+from infernix_plugin.grammar.pool import Pool
+
+MAX_STATES = 16384
+"""Most states that a search for a common member visits."""
+
+
+class Undecided(Exception):  # noqa: N818  an answer, not a fault
+    """The search for a common member was given up."""
+
+
+class Intersection:
+    """The strings that are in every one of some regular languages, given without And, Not and Ref."""
+
+    def __init__(self, languages: Sequence[Node]) -> None:
+        self._pool = Pool()
+        self._start = tuple(self._pool.adopt(language) for language in languages)
+        self._derivatives: dict[tuple[int, str], Node] = {}
+
+    def __contains__(self, text: str) -> bool:
+        state: tuple[Node, ...] = self._start
+        for char in text:
+            state = tuple(self._derive(part, char) for part in state)
+        return self._accepts(state)
+
+    def is_empty(self) -> bool:
+        """Whether no string is in all of them.
+
+        Raises:
+            Undecided: :data:`MAX_STATES` states did not settle it.
+        """
+        letters = representatives(self._start)
+        seen = {tuple(map(id, self._start))}
+        pending = [self._start]
+        while pending:
+            state = pending.pop()
+            if self._accepts(state):
+                return False
+            for char in letters:
+                following = tuple(self._derive(part, char) for part in state)
+                key = tuple(map(id, following))
+                if key not in seen and self._pool.never not in following:
+                    seen.add(key)
+                    pending.append(following)
+            if len(seen) > MAX_STATES:
+                raise Undecided
+        return True
+
+    def _accepts(self, state: Iterable[Node]) -> bool:
+        return all(self._pool.facts(part).nullable for part in state)
+
+    def _derive(self, node: Node, char: str) -> Node:
+        """What may follow ``char`` at the start of a member of ``node``."""
+        key = (id(node), char)
+        if key not in self._derivatives:
+            self._derivatives[key] = self._derivative(node, char)
+        return self._derivatives[key]
+
+    def _derivative(self, node: Node, char: str) -> Node:
+        pool = self._pool
+        match node:
+            case Literal(text):
+                return pool.literal(text[1:]) if text.startswith(char) else pool.never
+            case CharSet():
+                return pool.epsilon if ord(char) in node else pool.never
+            case Seq(items):
+                options = []
+                for index, item in enumerate(items):
+                    options.append(pool.seq(self._derive(item, char), *items[index + 1 :]))
+                    if not pool.facts(item).nullable:
+                        break
+                return pool.alt(*options)
+            case Repeat(item, minimum, maximum):
+                rest = pool.repeat(item, max(0, minimum - 1), None if maximum is None else maximum - 1)
+                return pool.seq(self._derive(item, char), rest)
+            case _:
+                return pool.alt(*(self._derive(option, char) for option in children(node)))
+
+
+def representatives(nodes: Iterable[Node]) -> list[str]:
+    """One character for every way of being inside or outside the sets and literals of the nodes."""
+    sets: set[tuple[tuple[int, int], ...]] = set()
+    for node in nodes:
+        for part in walk(node):
+            if isinstance(part, CharSet):
+                sets.add(part.ranges)
+            elif isinstance(part, Literal):
+                sets.update(((ord(char), ord(char)),) for char in part.text)
+    starts = {0, 0xE000} | {edge for ranges in sets for low, high in ranges for edge in (low, high + 1)}
+    found: dict[tuple[bool, ...], str] = {}
+    for scalar in sorted(starts):
+        if scalar <= 0x10FFFF and not 0xD800 <= scalar <= 0xDFFF:
+            membership = tuple(any(low <= scalar <= high for low, high in ranges) for ranges in sets)
+            found.setdefault(membership, chr(scalar))
+    return list(found.values())
