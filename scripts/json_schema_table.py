@@ -1,0 +1,62 @@
+"""Write docs/json-schema.md from the keyword table of the code, so that the two cannot disagree.
+
+python scripts/json_schema_table.py          rewrite the page
+python scripts/json_schema_table.py --check  exit 1 if the page is not what the code says
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from infernix_plugin.grammar.json_schema import vocabulary
+from infernix_plugin.grammar.json_schema.keywords import ASSERTIONS
+
+PAGE = Path(__file__).parents[1] / "docs" / "json-schema.md"
+INTRODUCTION = """\
+# JSON Schema: what is enforced
+
+This page is written by `scripts/json_schema_table.py` from the keyword table of the code; a test compares the two.
+
+A keyword is enforced exactly, or the request is refused with HTTP 400 and the JSON Pointer of the keyword. Nothing is
+ignored in silence: an unknown keyword is refused as well, because it may be a typing error in an assertion. The setting
+`unknown_keywords=ignore` turns only that last rule off. Names that start with `x-` are annotations.
+"""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    enforced = {keyword: _first_line(check.__doc__) for keyword, check in ASSERTIONS.items()}
+    return (
+        "\n".join(
+            [
+                INTRODUCTION,
+                *_section("Enforced", "what holds for every output", enforced),
+                *_section("Accepted, asserts nothing", "why", {**vocabulary.STRUCTURE, **vocabulary.ANNOTATIONS}),
+                *_section("Refused", "what to write instead", vocabulary.REFUSED),
+            ]
+        ).rstrip()
+        + "\n"
+    )
+
+
+def _section(title: str, meaning: str, keywords: Mapping[str, str]) -> list[str]:
+    rows = [f"| `{keyword}` | {text} |" for keyword, text in keywords.items()]
+    return [f"## {title}\n", f"| keyword | {meaning} |", "|---|---|", *rows, ""]
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().splitlines()[0].replace("``", "`").replace("|", "\\|")
+
+
+def main() -> int:
+    """Run the command of the module's docstring."""
+    if sys.argv[1:] == ["--check"]:
+        return 0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page() else 1
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
