@@ -1,0 +1,325 @@
+"""GBNF, the grammar notation of llama.cpp, and what xgrammar adds to it that is a matter of language.
+
+Layout is free: a rule ends where the next line that starts with ``name ::=`` begins, which reads every text that
+llama.cpp or xgrammar accepts the same way. Beyond llama.cpp this reader takes ``{,n}``, dotted rule names where such
+a rule is defined, xgrammar's extra escapes, ``[^]``, ``Token(id, ...)``, ``ExcludeToken(id, ...)`` and the ``(= ...)``
+annotation, a compile hint that has no effect on the language and is checked and dropped.
+"""
+
+from __future__ import annotations
+
+import re
+
+from infernix_plugin.errors import ConstraintError, InvalidGrammar, UnsatisfiableConstraint, excerpt
+from infernix_plugin.grammar.analysis import productive
+from infernix_plugin.grammar.expression import Expression, choice_of
+from infernix_plugin.grammar.ir import ANY_CHAR, CharSet, Grammar, Literal, Node, Ref, TokenSet, charset, complement
+from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.grammar.source import Source
+
+ROOT = "root"
+
+_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_DOTTED_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+){0,8}")
+_DEFINITION = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)[ \t]*(?P<options>\[[^\]\n]*\])?\s*::=")
+_DEFINED_NAME = re.compile(r"^[ \t]*([A-Za-z0-9_.-]+)\s*::=", re.MULTILINE)
+_COUNTS = re.compile(r"\{\s*(?P<low>[0-9]*)\s*(?P<comma>,)?\s*(?P<high>[0-9]*)\s*\}")
+_PLAIN_TEXT = re.compile(r'[^"\\]+')
+_TOKEN_IDS = re.compile(r"\(\s*(?P<ids>[0-9]+(?:\s*,\s*[0-9]+)*)\s*,?\s*\)")
+_BRACKETED_TOKEN = re.compile(r"(?P<exclude>!?)<\[(?P<id>[0-9]+)\]>")
+
+_CONTROL_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "e": "\x1b"}
+_HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
+_FLAG_COUNTS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+_TOKEN_MACROS = {"Token": False, "ExcludeToken": True}
+_REFUSED_MACROS = ("TagDispatch", "TokenTagDispatch", "Regex", "Substring")
+_LOOKAHEAD = "lookahead"
+
+
+def parse(text: str, options: GrammarOptions) -> Grammar:
+    """Read GBNF text whose entry rule is ``root``.
+
+    Raises:
+        InvalidGrammar: a syntax error, an undefined or doubly defined rule, or something that does not state a
+            language (rule options, dispatch macros); the location is ``line:column``.
+        UnsatisfiableConstraint: ``root`` derives no string at all.
+        ConstraintTooLarge: a limit of ``options`` is passed.
+    """
+    reader = _Reader(text, options)
+    grammar = reader.read()
+    if ROOT not in productive(grammar):
+        raise UnsatisfiableConstraint(
+            "the rule 'root' derives no finite string",
+            location=reader.source.location(reader.defined_at[ROOT]),
+            hint="give every recursion an alternative that ends it",
+        )
+    return grammar
+
+
+def token_terminals(text: str, options: GrammarOptions) -> tuple[tuple[int, str], ...]:
+    """Every token id that the text names, in order, with its ``line:column``, to be checked against a vocabulary."""
+    reader = _Reader(text, options)
+    reader.read()
+    return tuple((token, reader.source.location(offset)) for token, offset in reader.tokens)
+
+
+class _Reader:
+    """One pass over one text."""
+
+    def __init__(self, text: str, options: GrammarOptions) -> None:
+        self.source = Source(text, InvalidGrammar, by_line=True)
+        self.source.check_size(options.max_grammar_bytes, "max_grammar_bytes")
+        self.tokens: list[tuple[int, int]] = []
+        self.defined_at: dict[str, int] = {}
+        self._options = options
+        self._text = text
+        self._at = 0
+        self._rules: dict[str, Node] = {}
+        self._references: dict[str, int] = {}
+        self._names = {match[1] for match in _DEFINED_NAME.finditer(text)}
+        self._nodes = 0
+
+    def read(self) -> Grammar:
+        """Read every rule and check that they fit together."""
+        self._skip_blank()
+        while self._at < len(self._text):
+            self._read_rule()
+        for name, offset in self._references.items():
+            if name not in self._rules:
+                raise self.source.error(f"the rule {excerpt(name)} is not defined", offset)
+        if ROOT not in self._rules:
+            raise InvalidGrammar("the grammar has no rule named 'root'", hint="name the entry rule 'root'")
+        return Grammar(self._rules, ROOT)
+
+    def _error(self, message: str, hint: str | None = None, at: int | None = None) -> ConstraintError:
+        return self.source.error(message, self._at if at is None else at, hint)
+
+    def _skip_blank(self) -> bool:
+        """Skip blanks and comments; return whether the next token is the first on its line."""
+        match = _BLANK.match(self._text, self._at)
+        assert match is not None
+        first_on_line = self._at == 0 or "\n" in match[0] or "\r" in match[0]
+        self._at = match.end()
+        return first_on_line
+
+    def _read_rule(self) -> None:
+        start = self._at
+        match = _DEFINITION.match(self._text, start)
+        if match is None:
+            raise self._error("expected a rule definition", "write name ::= expression")
+        name = match["name"]
+        if match["options"] is not None:
+            raise self._refused_options(match["options"], match.start("options"))
+        if name in self._rules:
+            first = self.source.location(self.defined_at[name])
+            raise self._error(f"the rule {excerpt(name)} is already defined at {first}")
+        self.defined_at[name] = start
+        self._at = match.end()
+        self._rules[name] = self._read_body()
+
+    def _refused_options(self, options: str, offset: int) -> ConstraintError:
+        name = options[1:-1].partition("=")[0].strip()
+        return self._error(
+            f"the rule option {excerpt(name)} changes sampling, not the language, and is not supported",
+            "set it on the request instead",
+            offset,
+        )
+
+    def _read_body(self) -> Node:
+        """Read up to the next definition or the end of the text."""
+        expression = Expression(self.source, self._options)
+        while True:
+            first_on_line = self._skip_blank()
+            if self._at >= len(self._text) or (first_on_line and _DEFINITION.match(self._text, self._at)):
+                break
+            if not self._read_item(expression):
+                break
+        if expression.depth:
+            raise self._error("this group is never closed", "add a ')'", expression.opened_at)
+        body = choice_of(expression.alternatives())
+        self._nodes += expression.nodes
+        if self._nodes > self._options.max_nodes:
+            raise self.source.too_large(f"more than {self._options.max_nodes} nodes (max_nodes)", self._at)
+        return body
+
+    def _read_item(self, expression: Expression) -> bool:
+        """Read one token of a body; return whether the body may go on after it."""
+        at, char = self._at, self._text[self._at]
+        match char:
+            case '"':
+                expression.add(self._read_literal(), at)
+            case "[":
+                expression.add(self._read_class(), at)
+            case ".":
+                self._at += 1
+                expression.add(ANY_CHAR, at)
+            case "|":
+                self._at += 1
+                expression.alternative()
+            case "*" | "+" | "?" | "{":
+                self._read_repetition(expression)
+            case "(":
+                self._open_group(expression)
+            case ")":
+                return self._close_group(expression)
+            case "<" | "!":
+                expression.add(self._read_bracketed_token(), at)
+            case _:
+                expression.add(self._read_name(), at)
+        return True
+
+    def _open_group(self, expression: Expression) -> None:
+        if not self._text.startswith("(=", self._at):
+            expression.open(self._at)
+            self._at += 1
+            return
+        if expression.depth:
+            raise self._error("a (= ...) annotation belongs to the end of a rule, not into a group")
+        expression.open(self._at, _LOOKAHEAD)
+        self._at += 2
+
+    def _close_group(self, expression: Expression) -> bool:
+        if not expression.depth:
+            raise self._error("this ')' closes nothing")
+        is_lookahead = expression.tag == _LOOKAHEAD
+        group = expression.close(self._at)
+        self._at += 1
+        if not is_lookahead:
+            expression.add_group(group)
+            return True
+        first_on_line = self._skip_blank()
+        if self._at < len(self._text) and not (first_on_line and _DEFINITION.match(self._text, self._at)):
+            raise self._error("nothing may follow the (= ...) annotation of a rule")
+        return False
+
+    def _read_repetition(self, expression: Expression) -> None:
+        at, char = self._at, self._text[self._at]
+        if expression.at_start:
+            raise self._error(f"'{char}' has nothing to repeat", f'write "\\{char}" in quotes to match the character')
+        if char in _FLAG_COUNTS:
+            self._at += 1
+            minimum, maximum = _FLAG_COUNTS[char]
+        else:
+            match = _COUNTS.match(self._text, at)
+            if match is None or not (match["low"] or (match["comma"] and match["high"])):
+                raise self._error("expected a repetition", "write {m}, {m,}, {m,n} or {,n}")
+            self._at = match.end()
+            minimum = self.source.number(match["low"] or "0", at)
+            maximum = self.source.number(match["high"], at) if match["high"] else None
+            if not match["comma"]:
+                maximum = minimum
+        expression.repeat(minimum, maximum, at)
+
+    def _read_literal(self) -> Node:
+        start = self._at
+        self._at += 1
+        parts: list[str] = []
+        while self._at < len(self._text):
+            if self._text[self._at] == '"':
+                self._at += 1
+                return Literal("".join(parts))
+            plain = _PLAIN_TEXT.match(self._text, self._at)
+            if plain is not None:
+                parts.append(plain[0])
+                self._at = plain.end()
+            else:
+                parts.append(self._read_escape())
+        raise self._error("this literal is never closed", "add a '\"'", start)
+
+    def _read_class(self) -> CharSet:
+        start = self._at
+        self._at += 1
+        negated = self._text.startswith("^", self._at)
+        self._at += negated
+        ranges: list[tuple[int, int]] = []
+        while self._at < len(self._text):
+            at = self._at
+            if self._text[at] == "]":
+                self._at += 1
+                if not ranges and not negated:
+                    raise self._error("an empty class matches nothing", "write \\] to match a bracket", start)
+                members = charset(ranges)
+                return complement(members) if negated else members
+            low = high = self._read_class_character()
+            if self._text.startswith("-", self._at) and self._text[self._at + 1 : self._at + 2] not in ("]", ""):
+                self._at += 1
+                high = self._read_class_character()
+                if high < low:
+                    raise self._error(
+                        f"the range {excerpt(self._text[at : self._at])} ends before it starts",
+                        "put the smaller character first",
+                        at,
+                    )
+            ranges.append((low, high))
+        raise self._error("this class is never closed", "add a ']'", start)
+
+    def _read_class_character(self) -> int:
+        char = self._text[self._at]
+        if char == "\\":
+            return ord(self._read_escape())
+        self._at += 1
+        return ord(char)
+
+    def _read_escape(self) -> str:
+        at = self._at
+        kind = self._text[at + 1 : at + 2]
+        if kind in _HEX_ESCAPES:
+            width = _HEX_ESCAPES[kind]
+            value = self.source.scalar(at, width)
+            self._at += 2 + width
+            return chr(value)
+        self._at += 2
+        if kind in _CONTROL_ESCAPES:
+            return _CONTROL_ESCAPES[kind]
+        if kind and kind.isascii() and kind.isprintable() and not kind.isalnum():
+            return kind
+        raise self._error(
+            f"unknown escape {excerpt(self._text[at : at + 2])}", "a backslash itself is written \\\\", at
+        )
+
+    def _read_name(self) -> Node:
+        at = self._at
+        match = _DOTTED_NAME.match(self._text, at)
+        if match is not None and "." in match[0] and match[0] not in self._names:
+            match = _NAME.match(self._text, at)
+        if match is None:
+            raise self._unexpected()
+        name = match[0]
+        self._at = match.end()
+        is_call = self._text.startswith("(", self._at) and name not in self._names
+        if is_call and name in _REFUSED_MACROS:
+            raise self._error(f"the macro {name} is not supported", "write the language as rules", at)
+        if is_call and name in _TOKEN_MACROS:
+            return self._read_token_ids(name)
+        self._references.setdefault(name, at)
+        return Ref(name)
+
+    def _unexpected(self) -> ConstraintError:
+        if self._text.startswith("::=", self._at):
+            return self._error("a rule definition must start on its own line")
+        hint = "write literals in double quotes" if self._text[self._at] == "'" else None
+        return self._error(f"unexpected character {excerpt(self._text[self._at])}", hint)
+
+    def _read_token_ids(self, name: str) -> TokenSet:
+        match = _TOKEN_IDS.match(self._text, self._at)
+        if match is None:
+            raise self._error(f"{name} takes one or more token ids", f"write {name}(1, 2)")
+        self._at = match.end()
+        ids: set[int] = set()
+        for digits in re.finditer(r"[0-9]+", match["ids"]):
+            ids.add(self._note_token(digits[0], match.start("ids") + digits.start()))
+        return TokenSet(tuple(sorted(ids)), _TOKEN_MACROS[name])
+
+    def _read_bracketed_token(self) -> TokenSet:
+        """llama.cpp's own token terminals, ``<[id]>`` and ``!<[id]>``."""
+        match = _BRACKETED_TOKEN.match(self._text, self._at)
+        if match is None:
+            raise self._error("a token must be given by its id", "write <[id]> or Token(id)")
+        self._at = match.end()
+        return TokenSet((self._note_token(match["id"], match.start("id")),), bool(match["exclude"]))
+
+    def _note_token(self, digits: str, offset: int) -> int:
+        token = self.source.number(digits, offset)
+        self.tokens.append((token, offset))
+        return token
