@@ -7,7 +7,13 @@ from http import HTTPStatus
 
 from vllm.exceptions import GracefulHTTPError, VLLMError, VLLMUnprocessableEntityError, VLLMValidationError
 
-from infernix_plugin.errors import ConstraintDeadEnd, ConstraintError, InfernixError, NonFiniteLogits
+from infernix_plugin.errors import (
+    ConflictingConstraints,
+    ConstraintDeadEnd,
+    ConstraintError,
+    InfernixError,
+    NonFiniteLogits,
+)
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$-]*")
 
@@ -28,7 +34,8 @@ class ConstraintFailed(VLLMUnprocessableEntityError):  # type: ignore[misc]
 
 def refusal(error: ConstraintError, field: str) -> VLLMValidationError:
     """Return the HTTP 400 for a constraint that came in the request field ``field``."""
-    refused = ConstraintRefused(_message(error), parameter=error.location or field)
+    source = "" if isinstance(error, ConflictingConstraints) or not field else f"{field}: "
+    refused = ConstraintRefused(source + _message(error), parameter=error.location or field or None)
     refused.__cause__ = error
     return refused
 
@@ -47,7 +54,7 @@ def failure(error: InfernixError) -> VLLMError:
 
 def _message(error: ConstraintError) -> str:
     place = f" (at {_place(error.location)})" if error.location else ""
-    hint = f" {error.hint}" if error.hint else ""
+    hint = f" Hint: {error.hint}" if error.hint else ""
     return f"{error.message}{place}{hint}"
 
 

@@ -91,3 +91,17 @@ def test_a_bad_constraint_is_refused_and_the_engine_goes_on(engine):
         engine.generate([bad])
     ((completion,),) = engine.generate([constrained("choice", temperature=0.0)])
     assert completion["text"] in LANGUAGES["choice"].value
+
+
+@pytest.mark.parametrize("engine", ["none"], indirect=True)
+def test_the_disabled_plugin_leaves_the_engine_as_it_was(engine, tiny_model):
+    requests = [free(temperature=0.0), constrained("regex", temperature=0.0)]
+    (ours,), _ = engine.generate(requests)
+    disabled = EngineProcess(str(tiny_model), environment={"INFERNIX_DISABLE": "1"})
+    try:
+        (theirs,), (native,) = disabled.generate(requests)
+    finally:
+        disabled.close()
+    assert theirs["constraint"] == "absent"
+    assert theirs["token_ids"] == ours["token_ids"]
+    LANGUAGES["regex"].check(native["text"], native["finish_reason"])

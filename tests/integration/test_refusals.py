@@ -22,12 +22,17 @@ def test_a_pointer_survives_as_param_and_reads_with_dots():
     response = create_error_response(refusal(error, "response_format")).error
     assert response.code == 400
     assert response.param == "#/properties/a.b~1c/items/0/foo"
-    assert response.message == "No such keyword. (at $.properties['a.b/c'].items[0].foo) Drop it."
+    assert response.message == (
+        "response_format: No such keyword. (at $.properties['a.b/c'].items[0].foo) Hint: Drop it."
+    )
 
 
 def test_without_a_location_the_field_is_the_param():
     response = create_error_response(refusal(errors.InvalidChoice("Empty."), "structured_outputs.choice")).error
-    assert (response.param, response.message) == ("structured_outputs.choice", "Empty.")
+    assert (response.param, response.message) == (
+        "structured_outputs.choice",
+        "structured_outputs.choice: Empty.",
+    )
 
 
 @pytest.mark.parametrize(
