@@ -1,0 +1,1 @@
+"""The phases of a model's output around the constrained content."""
