@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infernix_plugin.framing.phases import CONTENT, ControlIds, Framing, prompt_framing
@@ -158,6 +158,7 @@ def test_a_model_without_message_markers_still_thinks() -> None:
     assert prompt_framing([OPEN, 1], ControlIds(OPEN, CLOSE)) == THINKING
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([OPEN, CLOSE, START, 1, 2])))
 def test_agrees_with_reading_forward(prompt: list[int]) -> None:
     thinking = False

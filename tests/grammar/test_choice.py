@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infernix_plugin.errors import ConstraintTooLarge, InvalidChoice
@@ -37,16 +37,19 @@ def height(node: Node) -> int:
     return 1 + max(map(height, children(node)), default=0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(), min_size=1))
 def test_exactly_the_choices_each_derived_once(choices: list[str]) -> None:
     assert sorted(strings(choice.lower(choices, OPTIONS))) == sorted(set(choices))
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("ab", max_size=4), min_size=1))
 def test_shared_prefixes_agree_with_the_oracle(choices: list[str]) -> None:
     assert language(Grammar({"root": choice.lower(choices, OPTIONS)}), "ab", 4) == set(choices)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("ab"), min_size=1), st.randoms(use_true_random=False))
 def test_order_and_duplicates_do_not_matter(choices: list[str], rng: random.Random) -> None:
     shuffled = choices + choices[:2]
@@ -54,6 +57,7 @@ def test_order_and_duplicates_do_not_matter(choices: list[str], rng: random.Rand
     assert choice.lower(shuffled, OPTIONS) == choice.lower(choices, OPTIONS)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("ab", min_size=1), min_size=2, unique=True))
 def test_no_two_branches_start_alike(choices: list[str]) -> None:
     for node in walk(choice.lower(choices, OPTIONS)):

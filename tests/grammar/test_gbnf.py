@@ -6,7 +6,7 @@ import itertools
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from xgrammar.testing import _is_grammar_accept_string
 
@@ -21,6 +21,14 @@ OPTIONS = GrammarOptions()
 
 def read(text: str) -> Grammar:
     return gbnf.parse(text, OPTIONS)
+
+
+def refusal_of(text: str) -> ConstraintError | None:
+    try:
+        read(text)
+    except ConstraintError as refused:
+        return refused
+    return None
 
 
 def words(text: str, alphabet: str = "ab", longest: int = 4) -> set[str]:
@@ -183,6 +191,7 @@ expressions = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(expressions, expressions)
 def test_random_texts_agree_with_xgrammar(first: str, second: str) -> None:
     text = f'root ::= {first} | {second}\nx ::= "a" x "b" | ""'
@@ -318,17 +327,14 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_cost_little(text: str) -> None:
     started = time.process_time()
-    try:
-        read(text)
-    except ConstraintError as refused:
-        assert len(str(refused)) < 300
+    refusal = refusal_of(text)
     assert time.process_time() - started < 3
+    assert len(str(refusal)) < 300
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='root ::="[]^-\\()*+?{},|.ab12#\n<>!Token', max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     for source in (text, f"root ::= {text}"):
-        try:
-            read(source)
-        except ConstraintError as refused:
-            assert refused.message
+        refusal = refusal_of(source)
+        assert refusal is None or refusal.message

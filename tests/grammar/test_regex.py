@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import re
 import time
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infernix_plugin.errors import ConstraintError, ConstraintTooLarge, InvalidRegex
 from infernix_plugin.grammar import regex
 from infernix_plugin.grammar.analysis import is_regular
-from infernix_plugin.grammar.ir import And, CharSet, Grammar, Lexeme, Node, Not, walk
+from infernix_plugin.grammar.ir import And, Grammar, Lexeme, Node, Not, walk
 from infernix_plugin.grammar.options import GrammarOptions
 from tests.oracles.ir_oracle import language, matches
 
@@ -23,6 +24,14 @@ ALPHABET = "ab1_- \n"
 
 def whole(pattern: str) -> Node:
     return regex.parse(pattern, OPTIONS)
+
+
+def refusal_of(read: Callable[[str, GrammarOptions], Node], pattern: str) -> ConstraintError | None:
+    try:
+        read(pattern, OPTIONS)
+    except ConstraintError as refused:
+        return refused
+    return None
 
 
 def words(node: Node, alphabet: str, longest: int) -> set[str]:
@@ -76,6 +85,7 @@ patterns = st.recursive(
 short_texts = ["".join(text) for length in range(4) for text in itertools.product(ALPHABET, repeat=length)]
 
 
+@settings(deadline=None)
 @given(patterns)
 def test_whole_match_agrees_with_python(pattern: tuple[str, str]) -> None:
     ours, theirs = pattern
@@ -91,6 +101,7 @@ anchored = st.tuples(st.booleans(), patterns, st.booleans()).map(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(anchored, min_size=1, max_size=3))
 def test_search_agrees_with_python(alternatives: list[tuple[str, str]]) -> None:
     ours, theirs = joined(alternatives, "|")
@@ -99,12 +110,14 @@ def test_search_agrees_with_python(alternatives: list[tuple[str, str]]) -> None:
     assert found == {text for text in short_texts if set(text) <= set("ab1\n") and oracle.search(text)}
 
 
+@settings(deadline=None)
 @given(st.lists(anchored, min_size=1, max_size=3))
 def test_anchors_do_not_change_a_whole_match(alternatives: list[tuple[str, str]]) -> None:
     ours = joined(alternatives, "|")[0]
     assert whole(ours) == whole(ours.replace("^", "").replace("$", "")) or "[^" in ours
 
 
+@settings(deadline=None)
 @given(patterns)
 def test_result_is_a_plain_regular_tree(pattern: tuple[str, str]) -> None:
     node = regex.search(pattern[0], OPTIONS)
@@ -301,19 +314,14 @@ HOSTILE += ["[^\\d" * 16_000, "[" + "a-z\\w" * 13_000 + "]", "\\" * 60_000, "|" 
 @pytest.mark.parametrize("pattern", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_patterns_cost_little(pattern: str) -> None:
     started = time.process_time()
-    for read in (regex.parse, regex.search):
-        try:
-            read(pattern, OPTIONS)
-        except ConstraintError as refused:
-            assert len(str(refused)) < 300
+    refusals = [refusal_of(read, pattern) for read in (regex.parse, regex.search)]
     assert time.process_time() - started < 3
+    assert max(len(str(refusal)) for refusal in refusals) < 300
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab(|)[]^$*+?{},-.\\dpux0123:<=!é\n", max_size=30))
 def test_any_pattern_is_read_or_refused(pattern: str) -> None:
-    try:
-        node = whole(pattern)
-    except ConstraintError as refused:
-        assert refused.message
-    else:
-        assert all(part.ranges for part in walk(node) if isinstance(part, CharSet))
+    refusal = refusal_of(regex.parse, pattern)
+    assert refusal is None or refusal.message
+    assert (refusal is None) == (refusal_of(regex.search, pattern) is None)
