@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 from infernix_plugin.grammar.analysis import has_intersections, reachable, references
 from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Literal, Node, Ref, Repeat, Seq, TokenSet
-from infernix_plugin.grammar.pool import Pool
+from infernix_plugin.grammar.pool import Facts, Pool
 
 ROOT = "root"
 MAX_REGEX_POSITIONS = 640
@@ -31,6 +31,7 @@ MAX_REGEX_POSITIONS = 640
 MAX_REGEX_COUNT = 128
 MAX_REGEX_DEPTH = 64
 MAX_COUNTED_ROUNDS = 128
+MAX_JOINED_COUNT = 8
 MAX_GROUP_DEPTH = 24
 """Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
 
@@ -54,43 +55,27 @@ class _Writer:
         needed = reachable(grammar)
         self._bodies = {name: self._pool.adopt(grammar.rules[name]) for name in grammar.rules if name in needed}
         self._root = grammar.root
-        self._names: dict[str, str] = {}
-        self._helpers: dict[int, str] = {}
-        self._queue: list[tuple[str, Node | str]] = []
+        self._names: dict[int, str] = {}
+        self._queue: list[tuple[str, Node]] = []
 
     def text(self) -> str:
-        if any(self._root in references(body) for body in self._bodies.values()):
-            self._queue.append((ROOT, self._pool.ref(self._root)))
-        else:
-            self._names[self._root] = ROOT
-            self._queue.append((ROOT, self._bodies[self._root]))
-        lines: list[str] = []
-        for name, body in self._queue:  # grows while it is written
-            lines.append(f"{name} ::= {body if isinstance(body, str) else self._rule_body(body)}\n")
-        return "".join(lines)
+        is_needed = any(self._root in references(body) for body in self._bodies.values())
+        self._queue.append((ROOT, self._pool.ref(self._root) if is_needed else self._bodies[self._root]))
+        # The queue grows while it is written.
+        return "".join(f"{name} ::= {self._rule_body(body)}\n" for name, body in self._queue)
 
-    # -- names ---------------------------------------------------------------------------------------------------
-
-    def _rule(self, name: str) -> str:
-        if name not in self._names:
-            self._names[name] = self._enqueue(self._bodies[name])
-        return self._names[name]
-
-    def _helper(self, node: Node) -> str:
-        """A rule for ``node``; equal nodes share one."""
-        if id(node) not in self._helpers:
-            self._helpers[id(node)] = self._enqueue(node)
-        return self._helpers[id(node)]
-
-    def _enqueue(self, body: Node) -> str:
-        name = f"r{len(self._queue)}"
-        self._queue.append((name, body))
-        return name
+    def _rule(self, body: Node) -> str:
+        """The name of a rule for ``body``; equal bodies share one."""
+        if id(body) not in self._names:
+            name = self._names[id(body)] = f"r{len(self._queue)}"
+            self._queue.append((name, body))
+        return self._names[id(body)]
 
     # -- plain EBNF ----------------------------------------------------------------------------------------------
 
     def _rule_body(self, node: Node) -> str:
-        if self._wants_regex(node):
+        parts = list(self._joined(node.items)) if isinstance(node, Seq) else [node]
+        if len(parts) == 1 and self._wants_regex(node):
             return regex_macro(node)
         if isinstance(node, Repeat) and _is_counted(node):
             return self._counted(node)
@@ -109,13 +94,7 @@ class _Writer:
         return not _is_flat(node) and self._fits_regex(node)
 
     def _fits_regex(self, node: Node) -> bool:
-        facts = self._pool.facts(node)
-        return (
-            facts.regular
-            and facts.positions <= MAX_REGEX_POSITIONS
-            and facts.depth <= MAX_REGEX_DEPTH
-            and not _counts_beyond(node, MAX_REGEX_COUNT)
-        )
+        return fits_regex(node, self._pool.facts(node))
 
     def _choice(self, node: Node, depth: int) -> str:
         """``node`` where alternatives may stand without parentheses."""
@@ -133,13 +112,14 @@ class _Writer:
     def _joined(self, items: tuple[Node, ...]) -> Iterable[Node]:
         """The items, where every run of regular ones that needs a ``Regex`` is one item.
 
-        What stands before the first structured item stays outside: tokens that run into a rule cost nothing.
+        What stands before the first structured item stays outside: tokens that run into a rule cost nothing. Long
+        counts of a class stay outside as well: they have many states, and as rules of their own they are shared.
         """
         run: list[Node] = []
         for item in (*items, None):
-            if item is not None and self._fits_regex(item):
+            if item is not None and self._fits_regex(item) and not _is_long_count(item):
                 if run or not _is_flat(item):
-                    if not self._fits_regex(self._pool.seq(*run, item)):
+                    if run and not self._fits_regex(self._pool.seq(*run, item)):
                         yield self._pool.seq(*run)
                         run = []
                     run.append(item)
@@ -153,7 +133,7 @@ class _Writer:
     def _element(self, node: Node, depth: int) -> str:
         """``node`` as one element of a sequence."""
         if self._wants_regex(node):
-            return self._helper(node)
+            return self._rule(node)
         match node:
             case Literal(text):
                 return f'"{"".join(map(_escaped, text))}"'
@@ -162,9 +142,9 @@ class _Writer:
             case TokenSet(ids, exclude):
                 return _token_set(ids, exclude)
             case Ref(name):
-                return self._rule(name)
+                return self._rule(self._bodies[name])
             case Repeat() if _is_counted(node):
-                return self._helper(node)
+                return self._rule(node)
             case Repeat(item, minimum, maximum):
                 return self._repeated(item, depth) + _quantifier(minimum, maximum)
             case Seq():
@@ -180,7 +160,18 @@ class _Writer:
         return self._group(item, depth)
 
     def _group(self, node: Node, depth: int) -> str:
-        return self._helper(node) if depth >= MAX_GROUP_DEPTH else f"({self._choice(node, depth + 1)})"
+        return self._rule(node) if depth >= MAX_GROUP_DEPTH else f"({self._choice(node, depth + 1)})"
+
+
+def fits_regex(node: Node, facts: Facts) -> bool:
+    """Whether ``node`` is regular and small enough to be written as one ``Regex``."""
+    return (
+        facts.regular
+        and facts.plain
+        and facts.positions <= MAX_REGEX_POSITIONS
+        and facts.depth <= MAX_REGEX_DEPTH
+        and not _counts_beyond(node, MAX_REGEX_COUNT)
+    )
 
 
 def _is_letter(node: Node) -> bool:
@@ -194,6 +185,12 @@ def _is_flat(node: Node) -> bool:
         or (isinstance(item, Repeat) and isinstance(item.item, CharSet) and (item.minimum, item.maximum) == (0, None))
         for option in (node.options if isinstance(node, Alt) else (node,))
         for item in (option.items if isinstance(option, Seq) else (option,))
+    )
+
+
+def _is_long_count(node: Node) -> bool:
+    return (
+        isinstance(node, Repeat) and _is_letter(node.item) and max(node.minimum, node.maximum or 0) > MAX_JOINED_COUNT
     )
 
 

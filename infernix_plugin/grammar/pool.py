@@ -198,8 +198,9 @@ class Pool:
         if maximum is None and minimum <= 1:
             item = self._loop_core(item)
         if isinstance(item, Repeat) and _counts_merge(item, minimum, maximum):
-            maximum = None if item.maximum is None or maximum is None else item.maximum * maximum
-            item, minimum = item.item, item.minimum * minimum
+            inner = item
+            item, minimum = inner.item, inner.minimum * minimum
+            maximum = None if inner.maximum is None or maximum is None else inner.maximum * maximum
         if (minimum, maximum) == (1, 1):
             return item
         if isinstance(item, Literal) and minimum == maximum and minimum * len(item.text) <= 32:
