@@ -21,7 +21,8 @@ from infernix_plugin.entrypoints.options import check_request, check_sampling, c
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
-from infernix_plugin.structured_output.translation import Asked, StructuralTag, asked_of, field_of
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.translation import Asked, asked_of, field_of
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from infernix_plugin.framing.phases import prompt_framing
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.settings import Settings
-from infernix_plugin.structured_output.translation import Asked, StructuralTag
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.translation import Asked
 
 _lock = threading.Lock()
 _compilers: dict[tuple[Any, ...], RequestCompiler] = {}
@@ -53,9 +54,10 @@ class RequestCompiler:
             ConstraintError: the constraint cannot be enforced.
         """
         compiler = self.compiler
+        framing = prompt_framing(prompt_token_ids, compiler.domain)
         if isinstance(asked, StructuralTag):
-            return compiler.prepare_structural_tag(asked.text)
-        return compiler.prepare(asked, framing=prompt_framing(prompt_token_ids, compiler.domain))
+            return compiler.prepare_structural_tag(asked.after(framing).text)
+        return compiler.prepare(asked, framing=framing)
 
 
 def domain_of(model_config: Any, tokenizer: Any) -> TokenDomain:

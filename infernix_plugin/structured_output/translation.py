@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
 from infernix_plugin.errors import ConflictingConstraints, InvalidGrammar, InvalidSchema
 from infernix_plugin.grammar.constraint import OutputConstraint
-
-STRUCTURAL_TAG = "structural_tag"
-"""The kind under which a :class:`StructuralTag` is observed."""
-
-
-@dataclass(frozen=True, slots=True)
-class StructuralTag:
-    """A structural tag as JSON text, from a user or from a tool parser of vLLM; xgrammar defines its meaning."""
-
-    text: str
-
+from infernix_plugin.structured_output import structural_tag
+from infernix_plugin.structured_output.structural_tag import StructuralTag
 
 Asked = OutputConstraint | StructuralTag
 
@@ -46,7 +35,7 @@ def asked_of(params: Any) -> Asked:
     if params.grammar is not None:
         return _grammar(params.grammar)
     if params.structural_tag is not None:
-        return StructuralTag(params.structural_tag)
+        return structural_tag.from_json(params.structural_tag)
     raise ConflictingConstraints("A structured_outputs object must hold one constraint.")
 
 
@@ -60,26 +49,14 @@ def field_of(params: Any) -> str:
 
 def kind_of(asked: Asked) -> str:
     """Return the observed kind."""
-    return STRUCTURAL_TAG if isinstance(asked, StructuralTag) else asked.kind.value
+    return structural_tag.TYPE if isinstance(asked, StructuralTag) else asked.kind.value
 
 
 def _grammar(text: str) -> Asked:
     if not text.strip():
         raise InvalidGrammar("The grammar is empty.", hint="It must define the rule root.")
-    lark = _as_structural_tag(text) if "::=" not in text else None
+    lark = structural_tag.from_lark(text) if "::=" not in text else None
     return lark if lark is not None else OutputConstraint.grammar(text)
-
-
-def _as_structural_tag(text: str) -> StructuralTag | None:
-    """Lark text, which some tool parsers of vLLM write, goes through xgrammar's own front end; GBNF text does not."""
-    import xgrammar
-
-    try:
-        ebnf = str(xgrammar.Grammar.from_lark(text))
-    except (RuntimeError, ValueError):
-        return None
-    tag = {"type": "structural_tag", "format": {"type": "grammar", "grammar": ebnf}}
-    return StructuralTag(json.dumps(tag, ensure_ascii=False))
 
 
 def _refuse_ignored_options(params: Any) -> None:

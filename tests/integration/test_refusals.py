@@ -14,7 +14,8 @@ from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.structured_output.record import attach, detach, error_from, error_record
-from infernix_plugin.structured_output.translation import StructuralTag, asked_of
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.translation import asked_of
 
 
 def test_a_pointer_survives_as_param_and_reads_with_dots():
@@ -117,7 +118,8 @@ def test_translation_keeps_the_source():
     assert ask(choice=["b", "a"]).choices == ("b", "a")
     assert ask(grammar='root ::= "a"') == OutputConstraint.grammar('root ::= "a"')
     assert ask(json_object=True) == OutputConstraint.json_object()
-    assert ask(structural_tag="{}") == StructuralTag("{}")
+    tag = '{"type": "structural_tag", "format": {"type": "any_text"}}'
+    assert ask(structural_tag=tag) == StructuralTag(tag)
 
 
 def test_lark_goes_through_xgrammar_and_broken_text_does_not():
@@ -133,6 +135,8 @@ def test_lark_goes_through_xgrammar_and_broken_text_does_not():
         ({"json": " "}, errors.InvalidSchema),
         ({"json_object": False}, errors.InvalidSchema),
         ({"grammar": "\n"}, errors.InvalidGrammar),
+        ({"structural_tag": "[1]"}, errors.InvalidGrammar),
+        ({"structural_tag": "{"}, errors.InvalidGrammar),
         ({"json": "{}", "whitespace_pattern": " "}, ConflictingConstraints),
         ({"json": "{}", "disable_any_whitespace": True}, ConflictingConstraints),
         ({"json": "{}", "disable_additional_properties": True}, ConflictingConstraints),

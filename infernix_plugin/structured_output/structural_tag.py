@@ -1,0 +1,72 @@
+"""Structural tags and Lark grammars, which users and tool parsers of vLLM send: xgrammar defines their meaning."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from infernix_plugin.errors import InvalidGrammar
+from infernix_plugin.framing.phases import SEPARATOR, Framing
+
+TYPE = "structural_tag"
+
+
+@dataclass(frozen=True, slots=True)
+class StructuralTag:
+    """A structural tag as JSON text in xgrammar's present form."""
+
+    text: str
+
+    def after(self, framing: Framing) -> StructuralTag:
+        """Return the tag for an output that may have to end its reasoning first."""
+        if framing.close_id is None:
+            return self
+        elements = [
+            {"type": "any_tokens", "exclude_tokens": [framing.close_id]},
+            {"type": "token", "token": framing.close_id},
+            {"type": "optional", "content": {"type": "const_string", "value": SEPARATOR}},
+            json.loads(self.text)["format"],
+        ]
+        return _tag({"type": "sequence", "elements": elements})
+
+
+def from_json(text: str) -> StructuralTag:
+    """Read a structural tag, also in the older form with ``structures`` and ``triggers``.
+
+    Raises:
+        InvalidGrammar: it is no JSON object with a format.
+    """
+    try:
+        tag = json.loads(text)
+        return _tag(tag["format"] if "format" in tag else _triggered(tag))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidGrammar("The structural tag is not a JSON object with a format.") from error
+
+
+def from_lark(text: str) -> StructuralTag | None:
+    """Read a Lark grammar; ``None`` if xgrammar says that the text is none."""
+    import xgrammar
+
+    try:
+        ebnf = str(xgrammar.Grammar.from_lark(text))
+    except (RuntimeError, ValueError):
+        return None
+    return _tag({"type": "grammar", "grammar": ebnf})
+
+
+def _tag(form: dict[str, Any]) -> StructuralTag:
+    return StructuralTag(json.dumps({"type": TYPE, "format": form}, ensure_ascii=False))
+
+
+def _triggered(tag: dict[str, Any]) -> dict[str, Any]:
+    tags = [
+        {
+            "type": "tag",
+            "begin": structure["begin"],
+            "content": {"type": "json_schema", "json_schema": structure["schema"]},
+            "end": structure["end"],
+        }
+        for structure in tag["structures"]
+    ]
+    return {"type": "triggered_tags", "triggers": tag["triggers"], "tags": tags}
