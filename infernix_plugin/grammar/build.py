@@ -6,32 +6,28 @@ from infernix_plugin.errors import UnsatisfiableConstraint
 from infernix_plugin.grammar import choice, gbnf, lark, regex
 from infernix_plugin.grammar.analysis import productive
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
-from infernix_plugin.grammar.ir import Grammar, Node
+from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.options import GrammarOptions
 
 
 def build(constraint: OutputConstraint, options: GrammarOptions) -> Grammar:
-    """The grammar of everything the content may be.
+    """The grammar of everything the content may be, which is never the empty language.
 
     Raises:
         ConstraintError: the constraint is malformed, not supported, too large or describes nothing; the subclass
             and its location say which and where.
     """
-    grammar = _lower(constraint, options)
-    if grammar.root not in productive(grammar):
-        raise UnsatisfiableConstraint("the constraint describes no string at all")
-    return grammar
-
-
-def _lower(constraint: OutputConstraint, options: GrammarOptions) -> Grammar:
     match constraint.kind:
         case ConstraintKind.GRAMMAR:
             read = lark.parse if lark.looks_like_lark(constraint.source) else gbnf.parse
             return read(constraint.source, options)
         case ConstraintKind.REGEX:
-            return _single(regex.parse(constraint.source, options))
+            grammar = Grammar({"root": regex.parse(constraint.source, options)})
+            if not productive(grammar):
+                raise UnsatisfiableConstraint("the regular expression matches no string at all")
+            return grammar
         case ConstraintKind.CHOICE:
-            return _single(choice.lower(constraint.choices, options))
+            return Grammar({"root": choice.lower(constraint.choices, options)})
         case ConstraintKind.JSON_OBJECT:
             from infernix_plugin.grammar import json_schema
 
@@ -40,7 +36,3 @@ def _lower(constraint: OutputConstraint, options: GrammarOptions) -> Grammar:
             from infernix_plugin.grammar import json_schema
 
             return json_schema.lower(constraint.source, options)
-
-
-def _single(node: Node) -> Grammar:
-    return Grammar({"root": node})

@@ -14,7 +14,7 @@ from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Literal, Node, Ref
 
 OPEN, CLOSE, START = 100, 101, 102
 QWEN = ControlIds(OPEN, CLOSE, START)
-VOCABULARY = {1: "a", 2: "b", 3: "\n", 4: "\n\n", 5: "\n\na", 6: "</think>", 7: " a", CLOSE: None, OPEN: None}
+VOCABULARY = {1: "a", 3: "\n", 4: "\n\n", 5: "\n\na", 6: "</think>", CLOSE: None, OPEN: None}
 
 
 def accepts(grammar: Grammar, tokens: list[int]) -> bool:
