@@ -10,7 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from infernix_plugin.errors import ConflictingConstraints as ConflictingConstraints
+    from infernix_plugin.errors import ConstraintDeadEnd as ConstraintDeadEnd
     from infernix_plugin.errors import ConstraintError as ConstraintError
+    from infernix_plugin.errors import ConstraintTooLarge as ConstraintTooLarge
+    from infernix_plugin.errors import InvalidChoice as InvalidChoice
+    from infernix_plugin.errors import InvalidContinuation as InvalidContinuation
+    from infernix_plugin.errors import InvalidGrammar as InvalidGrammar
+    from infernix_plugin.errors import InvalidRegex as InvalidRegex
+    from infernix_plugin.errors import InvalidSchema as InvalidSchema
+    from infernix_plugin.errors import NonFiniteLogits as NonFiniteLogits
+    from infernix_plugin.errors import UnsatisfiableConstraint as UnsatisfiableConstraint
+    from infernix_plugin.errors import UnsupportedSchema as UnsupportedSchema
     from infernix_plugin.grammar.constraint import OutputConstraint as OutputConstraint
     from infernix_plugin.grammar.options import GrammarOptions as GrammarOptions
     from infernix_plugin.matching import CompiledGrammar as CompiledGrammar

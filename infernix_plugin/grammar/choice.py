@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from infernix_plugin.errors import ConstraintTooLarge, InvalidChoice
+from infernix_plugin.grammar.constraint import check_choices
 from infernix_plugin.grammar.expression import choice_of, sequence
 from infernix_plugin.grammar.ir import EPSILON, Literal, Node
 from infernix_plugin.grammar.options import GrammarOptions
@@ -29,14 +30,8 @@ def _check(choices: Sequence[str], options: GrammarOptions) -> None:
         raise InvalidChoice("the list of choices is empty", hint="give at least one string")
     if len(choices) > options.max_choices:
         raise ConstraintTooLarge(f"{len(choices)} choices; max_choices is {options.max_choices}")
-    size = 0
-    for index, choice in enumerate(choices):
-        if not isinstance(choice, str):
-            raise InvalidChoice(f"a choice must be a string, not {type(choice).__name__}", location=f"[{index}]")
-        try:
-            size += len(choice.encode("utf-8"))
-        except UnicodeEncodeError:
-            raise InvalidChoice("a lone surrogate is not a Unicode scalar value", location=f"[{index}]") from None
+    check_choices(choices)
+    size = sum(len(choice.encode("utf-8")) for choice in choices)
     if size > options.max_choice_bytes:
         raise ConstraintTooLarge(f"the choices have {size} bytes; max_choice_bytes is {options.max_choice_bytes}")
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from infernix_plugin.errors import InvalidChoice
+
 
 class ConstraintKind(StrEnum):
     """The five kinds of content constraint."""
@@ -24,7 +26,8 @@ class OutputConstraint:
     """One content constraint: its kind and its own copy of the source.
 
     ``source`` is the grammar text, the schema as JSON text in the user's key order, the regex, or ``""`` for
-    ``json_object``. ``choices`` is set for ``choice`` only: distinct strings in the user's order.
+    ``json_object``. ``choices`` is set for ``choice`` only: distinct strings, sorted, because their order carries no
+    meaning and equal sets must be equal constraints.
     """
 
     kind: ConstraintKind
@@ -54,5 +57,25 @@ class OutputConstraint:
 
     @classmethod
     def choice(cls, choices: Sequence[str]) -> OutputConstraint:
-        """Exactly one of the given strings, byte for byte."""
-        return cls(ConstraintKind.CHOICE, "", tuple(dict.fromkeys(choices)))
+        """Exactly one of the given strings, byte for byte; duplicates and order carry no meaning.
+
+        Raises:
+            InvalidChoice: not a list, or an item is not a string of Unicode scalar values; located as ``[i]``.
+        """
+        check_choices(choices)
+        return cls(ConstraintKind.CHOICE, "", tuple(sorted(set(choices))))
+
+
+def check_choices(choices: Sequence[object]) -> None:
+    """Check that every choice is a string of Unicode scalar values.
+
+    Raises:
+        InvalidChoice: one is not; located as ``[i]`` in the order given.
+    """
+    if isinstance(choices, str | bytes):
+        raise InvalidChoice("the choices must be a list of strings, not one string", hint="write it as a list")
+    for index, choice in enumerate(choices):
+        if not isinstance(choice, str):
+            raise InvalidChoice(f"a choice must be a string, not {type(choice).__name__}", location=f"[{index}]")
+        if not choice.isascii() and any("\ud800" <= char <= "\udfff" for char in choice):
+            raise InvalidChoice("a lone surrogate is not a Unicode scalar value", location=f"[{index}]")
