@@ -10,7 +10,7 @@ import time
 import pytest
 
 from infernix_plugin.entrypoints.demo import server as demo
-from infernix_plugin.entrypoints.demo.process_group import ended_by_signals
+from infernix_plugin.entrypoints.demo.process_group import ProcessGroup, ended_by_signals
 
 STAND_IN = """\
 #!{python}
@@ -122,6 +122,24 @@ def test_a_server_that_never_answers_is_given_up(tmp_path, monkeypatch):
         pytest.raises(demo.EngineError, match="not ready after 1 s"),
     ):
         server.wait_until_healthy(lambda waited: None)
+
+
+def test_the_summary_of_a_log_names_the_exceptions(tmp_path):
+    log = tmp_path / "log"
+    group = ProcessGroup(["/bin/true"], log=log, environment={})
+    group.wait(5)
+    log.write_text("one\ntwo\n")
+    assert group.log_summary().splitlines()[1:] == ["  one", "  two"]
+    log.write_text(
+        "(Worker pid=1) ERROR 11-30 02:33:07 [x.py:1063] Traceback (most recent call last):\n"
+        "(Worker pid=1) ERROR 11-30 02:33:07 [x.py:1063] ValueError: the cause\n"
+        "(Worker pid=1) ERROR 11-30 02:33:07 [y.py:9] ValueError: the cause\n"
+        "some.module.EngineDeadError: see above\nlast line\n"
+    )
+    assert group.log_summary().splitlines()[1:] == [
+        "  ValueError: the cause",
+        "  some.module.EngineDeadError: see above",
+    ]
 
 
 def test_options_become_a_command_line():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from pathlib import Path
 from types import FrameType
 
 STOP_SECONDS = 20
-LOG_TAIL_LINES = 15
+LOG_LINES = 10
+
+_EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w+(?:Error|Exception|Exit)\b: .*)$")
 
 
 class ProcessGroup:
@@ -56,10 +59,11 @@ class ProcessGroup:
         """Return everything that the group has printed so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def log_tail(self) -> str:
-        """Return the last lines of the log, introduced by the file's name."""
-        lines = self.log_text().splitlines()[-LOG_TAIL_LINES:]
-        return "\n".join([f"The last lines of {self.log}:", *lines])
+    def log_summary(self) -> str:
+        """Return the file's name and what it says at the end: its exceptions if there are any, else its last lines."""
+        lines = self.log_text().splitlines()
+        exceptions = dict.fromkeys(match[1] for line in lines if (match := _EXCEPTION.search(line)))
+        return "\n  ".join([f"From {self.log}:", *list(exceptions or lines)[-LOG_LINES:]])
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -201,11 +201,11 @@ def _generate_offline(engine: Engine, log: Path) -> list[dict[str, Any]]:
         try:
             code = group.wait(OFFLINE_SECONDS)
         except subprocess.TimeoutExpired:
-            raise EngineError(f"LLM.generate took longer than {OFFLINE_SECONDS} s. {group.log_tail()}") from None
+            raise EngineError(f"LLM.generate took longer than {OFFLINE_SECONDS} s. {group.log_summary()}") from None
         finally:
             group.stop()
         if code != 0:
-            raise EngineError(f"LLM.generate ended with exit code {code}. {group.log_tail()}")
+            raise EngineError(f"LLM.generate ended with exit code {code}. {group.log_summary()}")
         records: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
         return records
 

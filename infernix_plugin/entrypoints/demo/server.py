@@ -64,14 +64,14 @@ class ServerProcess(ProcessGroup):
         started = time.monotonic()
         while (waited := time.monotonic() - started) < START_SECONDS:
             if (code := self.exit_code()) is not None:
-                raise EngineError(f"vllm serve ended with exit code {code} before it was ready. {self.log_tail()}")
+                raise EngineError(f"vllm serve ended with exit code {code} before it was ready. {self.log_summary()}")
             try:
                 with _open(f"{self.url}/health", timeout=5):
                     return
             except OSError:
                 report(f"{waited:.0f} s")
                 time.sleep(0.5)
-        raise EngineError(f"vllm serve was not ready after {START_SECONDS} s. {self.log_tail()}")
+        raise EngineError(f"vllm serve was not ready after {START_SECONDS} s. {self.log_summary()}")
 
     def draft_counts(self) -> DraftCounts:
         """Read vLLM's own counters of speculative decoding since the start from ``/metrics``."""

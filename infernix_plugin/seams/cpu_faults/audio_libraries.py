@@ -60,8 +60,9 @@ class _RepairingLoader(Loader):
 class _TorchaudioUtils(_RepairingLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        if hasattr(module, "_load_lib"):
-            module._load_lib = tolerant(module._load_lib)
+        utils: Any = module
+        if hasattr(utils, "_load_lib"):
+            utils._load_lib = tolerant(utils._load_lib)
 
 
 class _Torchcodec(_RepairingLoader):
