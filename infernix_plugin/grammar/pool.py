@@ -51,6 +51,8 @@ class Facts:
     """Characters and references after every counted repetition is written out: the size of a position automaton."""
     depth: int
     """Height of the tree; a leaf has 1."""
+    serial: int
+    """Counts the nodes of the pool, in the order they were made."""
 
 
 class Pool:
@@ -112,7 +114,7 @@ class Pool:
             case Not():
                 nullable, plain = not nullable, False
         depth = 1 + max((child.depth for child in below), default=0)
-        return Facts(nullable, regular, plain, min(positions, HUGE), depth)
+        return Facts(nullable, regular, plain, min(positions, HUGE), depth, len(self._facts))
 
     # -- constructors --------------------------------------------------------------------------------------------
 
@@ -211,6 +213,25 @@ class Pool:
         """``item`` or nothing."""
         return self.alt(self.epsilon, item)
 
+    def intersection(self, *items: Node) -> Node:
+        """What is in every one of the pooled ``items``: flat, sorted, no repeated items."""
+        everything = self.complement(self.never)
+        kept: dict[int, Node] = {}
+        for item in items:
+            for part in item.items if isinstance(item, And) else (item,):
+                if part is self.never:
+                    return self.never
+                if part is not everything:
+                    kept[id(part)] = part
+        if not kept:
+            return everything
+        parts = sorted(kept.values(), key=lambda part: self.facts(part).serial)
+        return parts[0] if len(parts) == 1 else self._intern(And(tuple(parts)))
+
+    def complement(self, item: Node) -> Node:
+        """Every string that is not in the pooled ``item``."""
+        return item.item if isinstance(item, Not) else self._intern(Not(item))
+
     def _loop_core(self, item: Node) -> Node:
         """A node with the same ``(...)*`` and ``(...)+`` that does not match nothing (unless a rule does).
 
@@ -266,9 +287,9 @@ class Pool:
             case Repeat(_, minimum, maximum):
                 return self.repeat(below[0], minimum, maximum)
             case And():
-                return self._intern(And(below))
+                return self.intersection(*below)
             case Not():
-                return self._intern(Not(below[0]))
+                return self.complement(below[0])
             case Lexeme():
                 return self._intern(Lexeme(below[0]))
             case _:
