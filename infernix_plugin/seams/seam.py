@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from infernix_plugin.errors import UnsupportedVllmError
-from infernix_plugin.seams.versions import SUPPORTED, installed_version, refusal, release
+from infernix_plugin.seams.versions import SUPPORTED, installed_release, installed_version, refusal
 
 ORIGINAL = "__infernix_original__"
 """Attribute of every replacement: what it replaced. Its presence marks a seam as applied."""
@@ -21,7 +21,8 @@ class Seam:
 
     ``parameters`` are the parameter names the original must have (a class: of its constructor, without ``self``);
     ``members`` are further callables below the target that the replacement overrides or calls, with theirs.
-    ``replace`` gets the original and returns the replacement; it runs right after the module was imported.
+    ``replace`` gets the original and returns the replacement, or the original where nothing has to be replaced; it runs
+    right after the module was imported. ``releases`` are those of the supported releases that need it.
     """
 
     module: str
@@ -38,14 +39,11 @@ class Seam:
         return f"{self.module}.{self.attribute}"
 
     def check(self, module: ModuleType) -> Any:
-        """Return the original after comparing version, name and signatures with what this seam was written for.
+        """Return the original after comparing its name and signatures with what this seam was written for.
 
         Raises:
             UnsupportedVllmError: the installed vLLM differs; one line says where.
         """
-        version = installed_version()
-        if release(version) not in self.releases:
-            raise UnsupportedVllmError(refusal(f"vLLM {version} is not covered for {self.target}"))
         original = _resolve(module, self.attribute, self.target)
         _compare(self.target, original, self.parameters)
         for name, parameters in self.members.items():
@@ -62,10 +60,12 @@ class Seam:
         Raises:
             UnsupportedVllmError: see :meth:`check`.
         """
-        if self.applied(module):
+        if installed_release() not in self.releases or self.applied(module):
             return
         original = self.check(module)
         replacement = self.replace(original)
+        if replacement is original:
+            return
         setattr(replacement, ORIGINAL, original)
         *holders, name = self.attribute.split(".")
         holder: Any = module

@@ -12,7 +12,7 @@ from infernix_plugin.seams import (
     sampling_params,
     scheduler_output,
 )
-from infernix_plugin.seams.cpu_faults import install_import_repairs
+from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, install_import_repairs
 from infernix_plugin.seams.seam import Seam
 
 ALL: tuple[Seam, ...] = (
@@ -27,6 +27,8 @@ ALL: tuple[Seam, ...] = (
     request_output.MAKE_REQUEST_OUTPUT,
     request_output.NEW_COMPLETION_OUTPUT,
     responses_stream.SEAM,
+    expand_batch.SEAM,
+    gdn_conv_state.SEAM,
 )
 
 
