@@ -13,7 +13,7 @@ from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.domain import TokenDomain
-from infernix_plugin.matching.engines.select import Engines
+from infernix_plugin.matching.engines.select import Engines, as_terminal
 from infernix_plugin.matching.terminals import restrict_terminals
 
 DEFAULT_OPTIONS = GrammarOptions()
@@ -98,7 +98,7 @@ class ConstraintCompiler:
 
     def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
         content = restrict_terminals(build(constraint, self._options), self.domain)
-        return self._compile(framing.apply(content))
+        return self._compile(framing.apply(as_terminal(content)))
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         return CompiledGrammar(self.domain, self._engines.compile(grammar))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from infernix_plugin.errors import InvalidContinuation, excerpt
+from infernix_plugin.errors import ConstraintTooLarge, InvalidContinuation, excerpt
 from infernix_plugin.matching.domain import Bitset
 
 if TYPE_CHECKING:
@@ -49,9 +49,23 @@ class Session:
     Rows are the caller's: writable, C-contiguous int32 of ``ceil(V / 32)`` words, bit ``id % 32`` of word ``id // 32``
     set when the token is allowed. A stop token is allowed exactly where the output may end. Rows that are not READY
     hold a safe filler, some set of generable tokens, never an empty one.
+
+    Attributes:
+        counters: work paid so far.
+        engine_error: why the latest DEAD_END is one, if the engine gave up there; ``None`` if the vocabulary did.
     """
 
-    __slots__ = ("_compiled", "_domain", "_matcher", "_pending", "_pending_end", "_steps", "_terminated", "counters")
+    __slots__ = (
+        "_compiled",
+        "_domain",
+        "_matcher",
+        "_pending",
+        "_pending_end",
+        "_steps",
+        "_terminated",
+        "counters",
+        "engine_error",
+    )
 
     def __init__(self, compiled: CompiledGrammar, prefix: bytes = b"") -> None:
         """Start at the beginning, or after ``prefix``, which counts as already written output.
@@ -67,6 +81,7 @@ class Session:
         self._pending: int | None = None
         self._pending_end = False
         self.counters = SessionCounters()
+        self.engine_error: ConstraintTooLarge | None = None
         if prefix:
             legal = self._matcher.accept_bytes(prefix)
             if legal < len(prefix):
@@ -208,7 +223,11 @@ class Session:
             np.copyto(row, self._compiled.first_row)
             return MaskState.READY
         domain = self._domain
-        self._matcher.fill(row)
+        try:
+            self._matcher.fill(row)
+        except ConstraintTooLarge as error:
+            self.engine_error = error
+            row.fill(0)
         np.bitwise_and(row, domain.generable_bits, out=row)
         if self._matcher.can_end():
             np.bitwise_or(row, domain.stop_bits, out=row)

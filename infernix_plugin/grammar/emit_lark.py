@@ -1,0 +1,208 @@
+r"""The grammar tree as Lark text for llguidance, which also knows intersection and complement of terminals.
+
+llguidance cuts the output into terminals with a longest-match lexer, so only what a longest-match lexer may decide
+becomes a terminal: every :class:`Lexeme`, and the pieces of every :class:`Literal`
+(:mod:`infernix_plugin.matching.lexing` says which grammars that is exact for). Notation of terminals: Rust ``regex``
+classes inside ``/.../``, and ``& | ~ * {m,n}`` around them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from infernix_plugin.grammar.analysis import fold, nullable, productive
+from infernix_plugin.grammar.ir import (
+    EPSILON,
+    NEVER,
+    Alt,
+    And,
+    CharSet,
+    Grammar,
+    Lexeme,
+    Literal,
+    Node,
+    Not,
+    Ref,
+    Repeat,
+    Seq,
+    TokenSet,
+)
+
+MAX_GROUP_DEPTH = 24
+"""Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
+_ANY_TEXT = "/(?s:.*)/"
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+|\s+|.', re.DOTALL | re.ASCII)
+
+
+def emit_lark(grammar: Grammar) -> str:
+    """Write ``grammar`` as llguidance Lark whose entry rule is ``start``.
+
+    Raises:
+        ValueError: a character set, an intersection or a complement stands outside every lexeme.
+    """
+    return _Writer(grammar).text()
+
+
+def literal_pieces(text: str) -> list[str]:
+    """Cut a literal into the terminals it becomes: JSON strings, words, runs of blanks and single characters.
+
+    So the literal ``{"a":1`` and a brace followed by other terminals share their first terminal.
+    """
+    return _PIECE.findall(text)
+
+
+class _Writer:
+    """Writes rules in the order they are first needed; rules made on the way are queued behind them."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self._grammar = grammar
+        self._alive = productive(grammar)
+        self._names: dict[str, str] = {}
+        self._queue: list[tuple[str, Node]] = []
+        self._terminals: dict[str, str] = {}
+
+    def text(self) -> str:
+        rules = [f"start: {self._rule(self._grammar.root)}"]
+        for name, body in self._queue:  # grows while it is written
+            rules.append(f"{name}: {self._choice(body, 0)}")
+        terminals = [f"{name}: {body}" for body, name in self._terminals.items()]
+        # Forcing would restrict the mask to one canonical tokenisation where the text has only one way to go on.
+        return "\n".join(['%llguidance {"no_forcing": true}', *rules, *terminals, ""])
+
+    def _rule(self, name: str) -> str:
+        if name not in self._names:
+            self._names[name] = self._enqueue(self._grammar.rules[name] if name in self._alive else NEVER)
+        return self._names[name]
+
+    def _enqueue(self, body: Node) -> str:
+        name = f"r{len(self._queue)}"
+        self._queue.append((name, body))
+        return name
+
+    def _choice(self, node: Node, depth: int) -> str:
+        if not isinstance(node, Alt):
+            return self._sequence(node, depth)
+        return " | ".join(self._sequence(option, depth) for option in node.options) or self._lexeme(NEVER)
+
+    def _sequence(self, node: Node, depth: int) -> str:
+        items = node.items if isinstance(node, Seq) else (node,)
+        return " ".join(self._element(item, depth) for item in items) or '""'
+
+    def _element(self, node: Node, depth: int) -> str:
+        match node:
+            case Literal(text):
+                return " ".join(map(_quoted, literal_pieces(text))) or '""'
+            case Lexeme(item) if nullable(item):
+                return f"{self._lexeme(_without_empty(item))}?"
+            case Lexeme(item):
+                return self._lexeme(item)
+            case Ref(name):
+                return self._rule(name)
+            case TokenSet((), False):
+                return self._lexeme(NEVER)
+            case TokenSet(ids, exclude):
+                return _token_set(ids, exclude)
+            case Repeat(item, minimum, maximum):
+                return self._group(item, depth) + _count(minimum, maximum)
+            case Seq() | Alt():
+                return self._group(node, depth)
+            case _:
+                raise ValueError(f"{type(node).__name__} outside a lexeme")
+
+    def _group(self, node: Node, depth: int) -> str:
+        return self._enqueue(node) if depth >= MAX_GROUP_DEPTH else f"({self._choice(node, depth + 1)})"
+
+    def _lexeme(self, item: Node) -> str:
+        return self._terminals.setdefault(_terminal(item), f"T{len(self._terminals)}")
+
+
+def _without_empty(item: Node) -> Node:
+    if isinstance(item, Repeat) and not nullable(item.item):
+        return Repeat(item.item, 1, item.maximum)
+    return And((item, Not(EPSILON)))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _count(minimum: int, maximum: int | None) -> str:
+    return f"{{{minimum},{'' if maximum is None else maximum}}}"
+
+
+def _token_set(ids: tuple[int, ...], exclude: bool) -> str:
+    if not ids:
+        return "<[*]>"
+    return f"<[{'^' if exclude else ''}{','.join(map(str, ids))}]>"
+
+
+# -- terminals ---------------------------------------------------------------------------------------------------
+
+
+def _terminal(item: Node) -> str:
+    return _expression(fold(item, _combine))
+
+
+@dataclass(frozen=True, slots=True)
+class _Terminal:
+    """A terminal's text: the inside of ``/.../``, or an expression around such."""
+
+    text: str
+    is_regex: bool
+    is_complement: bool = False
+    """Over bytes: it also has members that are not text."""
+
+
+def _expression(part: _Terminal) -> str:
+    if part.is_complement:
+        return f"({part.text} & {_ANY_TEXT})"
+    if not part.is_regex:
+        return part.text
+    return f"/{part.text}/" if part.text else '""'
+
+
+def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
+    match node:
+        case Literal(text):
+            return _Terminal("".join(map(_regex_char, text)), True)
+        case CharSet(ranges):
+            return _Terminal(_character_class(ranges), True)
+        case Alt(()):
+            return _Terminal(_character_class(()), True)
+        case And():
+            # One item that is text makes the intersection text; a complement is left as simple as it can be.
+            only_complements = all(part.is_complement for part in below)
+            parts = (part.text if part.is_complement and not only_complements else _expression(part) for part in below)
+            return _Terminal(f"({' & '.join(parts)})", False)
+        case Not():
+            return _Terminal(f"~({_expression(below[0])})", False, is_complement=True)
+        case Lexeme():
+            return below[0]
+        case Ref() | TokenSet():
+            raise ValueError(f"{type(node).__name__} inside a lexeme")
+    is_regex = all(part.is_regex for part in below)
+    texts = [f"(?:{part.text})" for part in below] if is_regex else [f"({_expression(part)})" for part in below]
+    match node:
+        case Seq():
+            return _Terminal(("" if is_regex else " ").join(texts), is_regex)
+        case Alt():
+            return _Terminal("|".join(texts), is_regex)
+        case Repeat(_, minimum, maximum):
+            return _Terminal(texts[0] + _count(minimum, maximum), is_regex)
+    raise ValueError(f"unknown node {type(node).__name__}")
+
+
+def _character_class(ranges: tuple[tuple[int, int], ...]) -> str:
+    if not ranges:
+        return r"[^\x{0}-\x{10ffff}]"
+    parts = (
+        _regex_char(chr(low)) if low == high else f"{_regex_char(chr(low))}-{_regex_char(chr(high))}"
+        for low, high in ranges
+    )
+    return f"[{''.join(parts)}]"
+
+
+def _regex_char(char: str) -> str:
+    return char if char.isascii() and char.isalnum() else f"\\x{{{ord(char):x}}}"

@@ -1,0 +1,146 @@
+"""llguidance: an Earley parser over lazily built terminals, which may be intersections and complements."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar.emit_lark import emit_lark
+from infernix_plugin.grammar.ir import Grammar
+from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
+from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
+
+_SPECIAL = b"\xff"
+"""llguidance's mark of a token that matches by its id only. No UTF-8 text contains the byte."""
+
+_BYTES_PER_CHARACTER = 16
+"""Size of a compiled grammar per character of its text; the terminals' automata grow with use."""
+
+
+class LlguidanceEngine:
+    """Compiles grammars with llguidance, on the calling thread."""
+
+    def __init__(self, domain: TokenDomain) -> None:
+        """Bind to a vocabulary, which is indexed on first use."""
+        self._domain = domain
+        self._lock = threading.Lock()
+        self._vocabulary: Any = None
+
+    def compile(self, grammar: Grammar) -> EngineGrammar:
+        """Compile a grammar whose characters are all inside literals and lexemes.
+
+        Raises:
+            ValueError: some are not.
+            ConstraintTooLarge: past a limit of llguidance.
+        """
+        return _Compiled(self._index(), emit_lark(grammar), self._domain)
+
+    def _index(self) -> Any:
+        with self._lock:
+            if self._vocabulary is None:
+                from llguidance import LLTokenizer
+
+                pieces = _Pieces(self._domain)
+                self._vocabulary = LLTokenizer(pieces, eos_token=pieces.eos_token_id)
+            return self._vocabulary
+
+
+class _Pieces:
+    """The vocabulary as llguidance wants it, with 257 ids behind it: every single byte, and an end.
+
+    With the single bytes a position without tokens is still one that llguidance can continue, so a dead end of the
+    vocabulary is not an error to it; and raw bytes can be accepted.
+    """
+
+    is_tokenizer_wrapper = True  # what llguidance looks for
+    bos_token_id: int | None = None
+
+    def __init__(self, domain: TokenDomain) -> None:
+        self.tokens = [_piece(domain, token) for token in range(domain.vocab_size)]
+        self.tokens += [b"" if byte == _SPECIAL[0] else bytes([byte]) for byte in range(256)]
+        self.tokens.append(_SPECIAL + b"end")
+        self.eos_token_id = len(self.tokens) - 1
+        self.special_token_ids = [self.eos_token_id]
+
+    def __call__(self, text: Any) -> Sequence[int]:
+        raise RuntimeError("llguidance asked for a tokenisation, which only forcing needs")
+
+
+def _piece(domain: TokenDomain, token: int) -> bytes:
+    piece = domain.token_bytes(token)
+    match domain.token_class(token):
+        case TokenClass.TEXT:
+            return _SPECIAL + piece if piece.startswith(_SPECIAL) else piece
+        case TokenClass.CONTROL:
+            return _SPECIAL + piece
+        case _:
+            return b""
+
+
+class _Compiled:
+    def __init__(self, vocabulary: Any, text: str, domain: TokenDomain) -> None:
+        from llguidance import LLMatcher, LLParserLimits
+
+        self.memory_bytes = len(text) * _BYTES_PER_CHARACTER
+        self._words = (vocabulary.vocab_size + 31) // 32
+        self._first_byte_token = domain.vocab_size
+        limits = LLParserLimits(verbose_errors=False)
+        self._start = LLMatcher(vocabulary, LLMatcher.grammar_from_lark(text), log_level=0, limits=limits)
+        if self._start.is_error():
+            raise ConstraintTooLarge(f"the constraint is too large for its engine: {self._start.get_error()}")
+
+    def matcher(self) -> Matcher:
+        return _Matcher(self._start, self._words, self._first_byte_token)
+
+
+class _Matcher:
+    def __init__(self, start: Any, words: int, first_byte_token: int) -> None:
+        self._start = start
+        self._matcher = start.deep_copy()
+        self._scratch = np.zeros(words, dtype=np.int32)
+        self._first_byte_token = first_byte_token
+        self._history: list[int] = []
+
+    def fill(self, row: Bitset) -> None:
+        scratch = self._scratch
+        self._matcher.unsafe_compute_mask_ptr(scratch.ctypes.data, scratch.nbytes)
+        if self._matcher.is_error():
+            message = self._matcher.get_error()
+            self._recover()
+            if message.startswith("NoExtension"):
+                row.fill(0)
+                return
+            raise ConstraintTooLarge(f"the constraint became too large for its engine: {message}")
+        np.copyto(row, scratch[: row.size])
+
+    def accept(self, token: int) -> bool:
+        if self._matcher.try_consume_tokens([token]):
+            self._history.append(token)
+            return True
+        if self._matcher.is_error():
+            self._recover()
+        return False
+
+    def accept_bytes(self, prefix: bytes) -> int:
+        for offset, byte in enumerate(prefix):
+            if not self.accept(self._first_byte_token + byte):
+                return offset
+        return len(prefix)
+
+    def rollback(self, steps: int) -> None:
+        del self._history[len(self._history) - steps :]
+        if not self._matcher.rollback(steps):
+            self._recover()
+
+    def can_end(self) -> bool:
+        return bool(self._matcher.is_accepting())
+
+    def _recover(self) -> None:
+        """Leave the error state, which llguidance never does by itself: start again and replay."""
+        self._matcher = self._start.deep_copy()
+        if self._matcher.try_consume_tokens(self._history) != len(self._history):
+            raise RuntimeError("llguidance does not repeat what it accepted before")
