@@ -12,7 +12,7 @@ _TRIES = 2000
 _NEVER = 10**9
 
 
-class NotSampled(Exception):
+class NotSampledError(Exception):
     """Rejection found no member; that does not mean there is none."""
 
 
@@ -24,12 +24,12 @@ class Sampler:
         self._rng = rng
         self._budget = budget
         self._used = 0
-        self._heights = _heights(grammar.rules)
+        self._heights = _Heights(grammar.rules)
 
     def draw(self) -> str:
         self._used = 0
         out: list[str] = []
-        self._draw(Ref(self._grammar.root), out)
+        self._draw(self._grammar.start, out)
         return "".join(out)
 
     def _draw(self, node: Node, out: list[str]) -> None:
@@ -47,15 +47,15 @@ class Sampler:
                 for item in items:
                     self._draw(item, out)
             case Alt(options):
-                possible = [option for option in options if _height(option, self._heights) < _NEVER]
+                possible = [option for option in options if self._heights[option] < _NEVER]
                 if self._used > self._budget:
-                    lowest = min(_height(option, self._heights) for option in possible)
-                    possible = [option for option in possible if _height(option, self._heights) == lowest]
+                    lowest = min(self._heights[option] for option in possible)
+                    possible = [option for option in possible if self._heights[option] == lowest]
                 self._draw(self._rng.choice(possible), out)
             case Repeat(item, minimum, maximum):
                 count = minimum
-                if _height(item, self._heights) < _NEVER:
-                    stop = 1.0 if self._used > self._budget and _height(item, self._heights) > 0 else 0.3
+                if self._heights[item] < _NEVER:
+                    stop = 1.0 if self._used > self._budget and self._heights[item] > 0 else 0.3
                     while (maximum is None or count < maximum) and self._rng.random() >= stop:
                         count += 1
                     if maximum is not None and maximum <= 64 and self._rng.random() < 0.1:
@@ -76,7 +76,7 @@ class Sampler:
             text = "".join(part)
             if all(item is source or in_language(item, text) for item in items):
                 return text
-        raise NotSampled(items)
+        raise NotSampledError(items)
 
     def _character(self, ranges: tuple[tuple[int, int], ...]) -> str:
         low, high = self._rng.choice(ranges)
@@ -85,30 +85,38 @@ class Sampler:
         return chr(self._rng.choice([low, high, self._rng.randint(low, high)]))
 
 
-def _heights(rules: Mapping[str, Node]) -> dict[str, int]:
-    """For every rule the least nesting of rules in one of its derivations."""
-    heights = dict.fromkeys(rules, _NEVER)
-    for _ in rules:
-        found = {name: min(_NEVER, 1 + _height(body, heights)) for name, body in rules.items()}
-        if found == heights:
-            break
-        heights = found
-    return heights
+class _Heights:
+    """For every node the least nesting of rules in one of its derivations."""
 
+    def __init__(self, rules: Mapping[str, Node]) -> None:
+        self._rules = dict.fromkeys(rules, _NEVER)
+        self._known: dict[int, int] = {}
+        for _ in rules:
+            self._known = {}
+            found = {name: min(_NEVER, 1 + self[body]) for name, body in rules.items()}
+            if found == self._rules:
+                break
+            self._rules = found
+        self._known = {}
 
-def _height(node: Node, heights: Mapping[str, int]) -> int:
-    match node:
-        case Ref(name):
-            return heights[name]
-        case Seq(items) | And(items):
-            return max((_height(item, heights) for item in items), default=0)
-        case Alt(options):
-            return min((_height(option, heights) for option in options), default=_NEVER)
-        case Repeat(item, minimum):
-            return 0 if minimum == 0 else _height(item, heights)
-        case Lexeme(item):
-            return _height(item, heights)
-        case CharSet(ranges):
-            return 0 if ranges else _NEVER
-        case _:
-            return 0
+    def __getitem__(self, node: Node) -> int:
+        if id(node) not in self._known:
+            self._known[id(node)] = self._of(node)
+        return self._known[id(node)]
+
+    def _of(self, node: Node) -> int:
+        match node:
+            case Ref(name):
+                return self._rules[name]
+            case Seq(items) | And(items):
+                return max((self[item] for item in items), default=0)
+            case Alt(options):
+                return min((self[option] for option in options), default=_NEVER)
+            case Repeat(item, minimum):
+                return 0 if minimum == 0 else self[item]
+            case Lexeme(item):
+                return self[item]
+            case CharSet(ranges):
+                return 0 if ranges else _NEVER
+            case _:
+                return 0

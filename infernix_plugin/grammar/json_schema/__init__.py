@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from infernix_plugin.grammar.analysis import productive
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.json_schema import values
 from infernix_plugin.grammar.json_schema.lowering import Lowering
-from infernix_plugin.grammar.json_schema.prune import pruned
+from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reader import read
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.options import GrammarOptions
@@ -33,5 +32,5 @@ def lower(text: str, options: GrammarOptions) -> Grammar:
 def json_object(options: GrammarOptions) -> Grammar:
     """The grammar of every JSON object, with whitespace and spellings as in :func:`lower`."""
     rules = values.shared_rules(options)
-    grammar = Grammar({"root": rules["object"]} | rules)
-    return pruned(grammar, productive(grammar))
+    grammar = Grammar({"root": rules["object"], **rules})
+    return pruned(grammar, productive_rules(grammar.rules))

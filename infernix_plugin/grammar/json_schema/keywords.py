@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from infernix_plugin.errors import InvalidRegex, UnsupportedSchema, excerpt
 from infernix_plugin.grammar import regex
@@ -118,8 +119,7 @@ class Reading:
 
     def subschema(self, pointer: str) -> str:
         """``pointer``, after checking that a schema stands there."""
-        if not isinstance(self.document.at(pointer), dict | bool):
-            fail("A schema must be an object or a boolean", pointer)
+        self.document.schema_at(pointer)
         return pointer
 
     @property
@@ -150,12 +150,16 @@ def _count(value: Json, location: str) -> int:
 
 
 def _bound(value: Json, location: str) -> Bound:
+    """The bound as every parser understands it: integers exact, other large numbers as binary64 has them."""
     if not isinstance(value, Number):
         fail("The value must be a number", location)
-    number = value.value
-    if number is None:
-        raise UnsupportedSchema(f"The number {excerpt(value.text)} is outside binary64", location=location)
-    return Bound(number)
+    exact = value.value
+    if exact is None or not (value.is_integer_text or _survives(value)):
+        raise UnsupportedSchema(
+            f"The bound {excerpt(value.text)} is not preserved by binary64", location=location, hint="shorten it"
+        )
+    rounded = not value.is_integer_text and abs(exact) > 2**53
+    return Bound(Fraction(float(value.text)) if rounded else exact)
 
 
 def _names(value: Json, location: str) -> list[str]:
@@ -232,15 +236,13 @@ def _candidate(value: Json, location: str) -> Candidate:
 
 
 def _survives(number: Number) -> bool:
+    """Whether a parser that knows int64 and binary64 can print the number again as it is."""
     exact = number.value
     if exact is None:
         return False
     if exact.denominator == 1 and int(exact) in _INT64:
         return True
-    if set(number.text) <= set("-0123456789"):
-        return False
-    shortest = Number(repr(float(number.text))).value
-    return shortest == exact
+    return not number.is_integer_text and Number(repr(float(number.text))).value == exact
 
 
 # Numbers --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
-from infernix_plugin.grammar.analysis import productive
 from infernix_plugin.grammar.ir import (
     NEVER,
     Grammar,
@@ -25,7 +24,7 @@ from infernix_plugin.grammar.ir import (
     walk,
 )
 from infernix_plugin.grammar.json_schema import numbers, values
-from infernix_plugin.grammar.json_schema.prune import pruned
+from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reader import ROOT
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.json_schema.shape import (
@@ -79,8 +78,8 @@ class Lowering:
             name, branch, goal = self._pending.popleft()
             self._define(name, self._body(name, branch, goal))
         self._reducer.prove_exclusions()
-        grammar = Grammar(self._rules | values.shared_rules(self._options))
-        alive = productive(grammar)
+        grammar = Grammar({**self._rules, **values.shared_rules(self._options)})
+        alive = productive_rules(grammar.rules)
         if grammar.root not in alive:
             raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=self._culprit((ROOT,), alive))
         return pruned(grammar, alive)

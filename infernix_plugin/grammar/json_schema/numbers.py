@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 
 from infernix_plugin.grammar.ir import EPSILON, NEVER, Literal, Node, alt, chars, optional, repeat, seq
 from infernix_plugin.grammar.json_schema.shape import Bound, Numbers
@@ -21,6 +21,7 @@ _DIGIT = chars("0123456789")
 _NONZERO = chars("123456789")
 _EXPONENT_MARK = chars("eE")
 _INT64_MAX = 2**63 - 1
+_LEADING_ZEROS = 6  # printers switch to an exponent after at most so many zeros behind the point
 _LARGEST = Decimal("1.7976931348623157E+308")  # reads as the largest binary64 number
 _SMALLEST = Decimal("4.9406564584124654E-324")  # reads as the smallest positive one
 
@@ -46,6 +47,7 @@ def any_number(digits: int) -> Node:
     return seq(optional(Literal("-")), alt(integer, plain, scientific))
 
 
+@lru_cache(maxsize=256)
 def between(interval: Numbers, digits: int) -> Node:
     """The numbers of an interval; :data:`~infernix_plugin.grammar.ir.NEVER` if none can be written."""
     low, high = interval.integers
@@ -69,31 +71,27 @@ def _negated(bound: Bound | None) -> Bound | None:
 def _inward(bound: Bound | None, digits: int) -> Decimal:
     """The largest decimal of so many digits that satisfies an upper bound, as written and as read back.
 
-    A validator may itself have rounded the bound to binary64, so the number that is read back has to satisfy the
-    rounded bound as well as the exact one.
+    As written it is compared with the bound exactly. Read back it is compared with the bound read back, and with
+    the exact bound too if that is an integer, since some validators keep integers exact.
     """
     if bound is None or bound.value > Fraction(_LARGEST):
         return _LARGEST
     if bound.value < -Fraction(_LARGEST):
-        return -_LARGEST if bound.value == -Fraction(_LARGEST) and not bound.exclusive else Decimal("-Infinity")
+        return Decimal("-Infinity")
+    readings = {Fraction(float(bound.value))} | ({bound.value} if bound.value.denominator == 1 else set())
     limit = float(bound.value)
-    while limit > bound.value or (bound.exclusive and limit >= min(bound.value, Fraction(float(bound.value)))):
+    while any(limit > reading or (bound.exclusive and limit == reading) for reading in readings):
         limit = math.nextafter(limit, -math.inf)
     if math.isinf(limit):
         return Decimal("-Infinity")
     above = math.nextafter(limit, math.inf)
     turn = Fraction(limit) + (Fraction(above) - Fraction(limit)) / 2 if above < math.inf else bound.value
     edge = min(turn, bound.value)
-    rounded = _rounded(edge, digits, ROUND_FLOOR)
-    down = Context(prec=digits, Emin=-9999, Emax=9999)
+    down = Context(prec=digits, rounding=ROUND_FLOOR, Emin=-9999, Emax=9999)
+    rounded = down.divide(Decimal(edge.numerator), Decimal(edge.denominator))
     while Fraction(rounded) > bound.value or float(rounded) > limit or (bound.exclusive and rounded == bound.value):
         rounded = rounded.next_minus(down)
     return rounded
-
-
-def _rounded(value: Fraction, digits: int, rounding: str) -> Decimal:
-    context = Context(prec=digits, rounding=rounding, Emin=-9999, Emax=9999)
-    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 # Decimals without a sign ----------------------------------------------------------------------------------------
@@ -108,7 +106,7 @@ def _decimals(low: Decimal, high: Decimal, digits: int) -> Node:
 
 
 def _plain_fractions(digits: int) -> Node:
-    zero = seq(Literal("0."), repeat(_DIGIT, 1, digits))
+    zero = seq(Literal("0."), repeat(Literal("0"), 0, _LEADING_ZEROS), repeat(_DIGIT, 1, digits))
     longer = (
         seq(_NONZERO, repeat(_DIGIT, length - 1, length - 1), Literal("."), repeat(_DIGIT, 1, digits - length))
         for length in range(1, digits)
@@ -117,19 +115,23 @@ def _plain_fractions(digits: int) -> Node:
 
 
 def _plain_of_length(length: int, low: Decimal, high: Decimal, digits: int) -> Node:
-    """Those with so many digits before the point; a lone zero before it does not count as significant."""
-    found = []
-    ranges = (
-        [(0, 1, digits), (1, 10, digits - 1)] if length == 1 else [(10 ** (length - 1), 10**length, digits - length)]
-    )
-    for start, end, places in ranges:
-        scale = 10**places
-        first = max(math.ceil(Fraction(low) * scale), start * scale)
-        last = min(math.floor(Fraction(high) * scale), end * scale - 1)
-        if first <= last:
-            width = length + places
-            found.append(_Digits(str(first).zfill(width), str(last).zfill(width), length).node())
-    return alt(*found)
+    """Those with so many digits before the point. Zeros that lead the fraction of ``0.`` are not significant."""
+    if length > 1:
+        return _plain_range(length, (length - 1, digits - length), low, high)
+    zeros = [seq(Literal("0."), repeat(Literal("0"), 1, _LEADING_ZEROS + digits))] if low <= 0 <= high else []
+    small = (_plain_range(1, (-zero - 1, digits + zero), low, high) for zero in range(_LEADING_ZEROS + 1))
+    return alt(*zeros, *small, _plain_range(1, (0, digits - 1), low, high))
+
+
+def _plain_range(length: int, form: tuple[int, int], low: Decimal, high: Decimal) -> Node:
+    """Those whose first significant digit stands for ``10**form[0]``, with at most ``form[1]`` digits of fraction."""
+    magnitude, places = form
+    first = max(math.ceil(Fraction(low) * 10**places), 10 ** (magnitude + places))
+    last = min(math.floor(Fraction(high) * 10**places), 10 ** (magnitude + places + 1) - 1)
+    if first > last:
+        return NEVER
+    width = length + places
+    return _Digits(str(first).zfill(width), str(last).zfill(width), length).node()
 
 
 def _scientific(low: Decimal, high: Decimal, digits: int) -> Node:
@@ -216,7 +218,6 @@ class _Digits:
     def node(self) -> Node:
         return self._rest(0, True, True)
 
-    @cache  # noqa: B019  the instance lives as long as the call that made it
     def _rest(self, index: int, at_low: bool, at_high: bool) -> Node:
         """What may follow ``index`` digits; ``at_low`` and ``at_high``: they are those of the bound so far."""
         width = len(self.low)

@@ -1,14 +1,46 @@
-"""Remove from a grammar what cannot be finished or cannot be reached."""
+"""Remove from a grammar what cannot be finished or cannot be reached.
+
+A lexeme counts as one leaf here: it holds no references, and lowering leaves no empty one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Mapping
 
-from infernix_plugin.grammar.analysis import references
-from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Node, Ref, Repeat, Seq, alt, repeat, seq
+from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Lexeme, Node, Ref, Repeat, Seq, alt, children, repeat, seq
 
 
-def pruned(grammar: Grammar, productive: Set[str]) -> Grammar:
+def productive_rules(rules: Mapping[str, Node]) -> set[str]:
+    """The rules that derive at least one string."""
+    productive: set[str] = set()
+    waiting = [*rules][::-1]  # rules mostly refer to later ones
+    while True:
+        failed = []
+        for name in waiting:
+            if _productive(rules[name], productive):
+                productive.add(name)
+            else:
+                failed.append(name)
+        if len(failed) == len(waiting):
+            return productive
+        waiting = failed
+
+
+def _productive(node: Node, productive: set[str]) -> bool:
+    match node:
+        case Ref(name):
+            return name in productive
+        case Seq(items):
+            return all(_productive(item, productive) for item in items)
+        case Alt(options):
+            return any(_productive(option, productive) for option in options)
+        case Repeat(item, minimum):
+            return minimum == 0 or _productive(item, productive)
+        case _:
+            return True
+
+
+def pruned(grammar: Grammar, productive: set[str]) -> Grammar:
     """The reachable rules, the entry rule first, without the alternatives that lead to an unproductive rule."""
     kept: dict[str, Node] = {}
     pending = [grammar.root]
@@ -17,12 +49,22 @@ def pruned(grammar: Grammar, productive: Set[str]) -> Grammar:
         if name in kept:
             continue
         body = grammar.rules[name]
-        kept[name] = body if productive >= set(references(body)) else _without(body, productive)
-        pending.extend(reversed(list(references(kept[name]))))
+        kept[name] = body if productive.issuperset(_references(body)) else _without(body, productive)
+        pending.extend(reversed(list(_references(kept[name]))))
     return Grammar(kept, grammar.root)
 
 
-def _without(node: Node, productive: Set[str]) -> Node:
+def _references(node: Node) -> Iterator[str]:
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Ref):
+            yield current.name
+        elif not isinstance(current, Lexeme):
+            pending.extend(children(current))
+
+
+def _without(node: Node, productive: set[str]) -> Node:
     match node:
         case Ref(name):
             return node if name in productive else NEVER

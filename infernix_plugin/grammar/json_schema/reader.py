@@ -41,6 +41,11 @@ class Number:
     text: str
 
     @property
+    def is_integer_text(self) -> bool:
+        """Written without a point and an exponent, so that parsers may keep it exact."""
+        return self.text.lstrip("-").isdigit()
+
+    @property
     def value(self) -> Fraction | None:
         """The exact value, or ``None`` when its exponent is far outside binary64."""
         try:
@@ -121,11 +126,14 @@ def read(text: str, options: GrammarOptions) -> Document:
             f"The key {excerpt(name)} occurs twice in one object", location=child(_find(root, owner), name)
         )
     document.dialect  # noqa: B018  an unknown dialect is refused now, not when a keyword first asks
+    document.schema_at(ROOT)
     return document
 
 
 def _scan(text: str, max_nesting: int) -> None:
     """Refuse what the standard parser would accept (NaN, Infinity) or recurse into too deeply."""
+    if text.count("[") + text.count("{") <= max_nesting and "NaN" not in text and "Infinity" not in text:
+        return
     depth = 0
     for token in _TOKENS.finditer(text):
         if token[0] in ("[", "{"):
@@ -194,6 +202,17 @@ class Document:
             token = token.replace("~1", "/").replace("~0", "~")
             self._values[pointer] = owner[int(token)] if isinstance(owner, list) else owner[token]
         return self._values[pointer]
+
+    def schema_at(self, pointer: str) -> dict[str, Json] | bool:
+        """The value at a pointer that is known to exist, if it is a schema.
+
+        Raises:
+            InvalidSchema: it is not.
+        """
+        value = self.at(pointer)
+        if not isinstance(value, dict | bool):
+            fail("A schema must be an object or a boolean", pointer)
+        return value
 
     def resolve(self, reference: str, location: str) -> str:
         """The pointer that ``$ref`` means; ``location`` is the pointer of the ``$ref`` keyword itself."""

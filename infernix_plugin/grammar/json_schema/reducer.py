@@ -198,7 +198,10 @@ class Reducer:
             case Strings():
                 return isinstance(value, str) and _counted(len(value), branch) and self._matches(branch, value)
             case Finite():
-                return any(same(listed, value) for listed in self.values(branch))
+                # The listed values come first: the checks then only ever go into parts of one value.
+                if not any(same(candidate.value, value) for candidate in branch.candidates):
+                    return False
+                return all(self._accepts(given, value) for given in branch.given)
             case Arrays():
                 if not isinstance(value, list) or not _counted(len(value), branch):
                     return False

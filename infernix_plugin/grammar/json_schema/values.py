@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from infernix_plugin.grammar.ir import EPSILON, Lexeme, Literal, Node, Ref, alt, chars, optional, repeat, seq
 from infernix_plugin.grammar.json_schema import numbers
 from infernix_plugin.grammar.json_schema.reader import Json, Number
@@ -16,7 +19,8 @@ COLON = seq(SPACE, Literal(":"), SPACE)
 COMMA = seq(SPACE, Literal(","), SPACE)
 
 
-def shared_rules(options: GrammarOptions) -> dict[str, Node]:
+@lru_cache(maxsize=16)
+def shared_rules(options: GrammarOptions) -> Mapping[str, Node]:
     """The rule bodies behind the references of this module."""
     space = repeat(chars(" \t\n\r"), 0, options.max_whitespace)
     return {
