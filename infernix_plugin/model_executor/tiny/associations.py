@@ -16,7 +16,6 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-
 SMOOTHING = 0.05
 """Added to the count of every token, so that none has frequency zero."""
 

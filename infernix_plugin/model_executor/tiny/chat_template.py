@@ -49,11 +49,11 @@ CHAT_TEMPLATE = r"""
     {%- for tool in tools -%}
         {{- '\n' ~ (tool | tojson) -}}
     {%- endfor -%}
-    {{- '\n</tools>\n\nTo call one, end the reply with a block of exactly this form, and write nothing after it:\n\n' -}}
-    {{- '<tool_call>\n<function=name_of_function>\n<parameter=name_of_parameter>\nthe value, on as many lines as it needs\n' -}}
-    {{- '</parameter>\n</function>\n</tool_call>\n\n' -}}
-    {{- 'Give every required parameter. For several calls, write several blocks. Explanations belong before the first block. ' -}}
-    {{- 'If no function fits, answer as usual and do not mention functions.' -}}
+    {{- '\n</tools>\n\nTo call one, end the reply with a block of exactly this form, and write nothing after it:\n\n'
+        ~ '<tool_call>\n<function=name_of_function>\n<parameter=name_of_parameter>\n'
+        ~ 'the value, on as many lines as it needs\n</parameter>\n</function>\n</tool_call>\n\n'
+        ~ 'Give every required parameter. For several calls, write several blocks. Explanations belong before the '
+        ~ 'first block. If no function fits, answer as usual and do not mention functions.' -}}
     {{- ('\n\n' ~ opening if opening else '') ~ '<|im_end|>\n' -}}
 {%- elif messages[0].role == 'system' -%}
     {{- '<|im_start|>system\n' ~ opening ~ '<|im_end|>\n' -}}
@@ -104,6 +104,9 @@ CHAT_TEMPLATE = r"""
 {%- endfor -%}
 
 {%- if add_generation_prompt -%}
-    {{- '<|im_start|>assistant\n<think>\n' ~ ('\n</think>\n\n' if enable_thinking is defined and enable_thinking is false else '') -}}
+    {{- '<|im_start|>assistant\n<think>\n' -}}
+    {%- if enable_thinking is defined and enable_thinking is false -%}
+        {{- '\n</think>\n\n' -}}
+    {%- endif -%}
 {%- endif -%}
 """.lstrip("\n")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 VOCAB_MULTIPLE = 64
-"""Rows of embedding and head are padded to a multiple of this, so the model has ids that no token uses, as the real one has."""
+"""Embedding and head have a multiple of this many rows, so there are ids that no token uses, as in the real model."""
 
 
 def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], None] = lambda line: None) -> None:
@@ -38,7 +38,8 @@ def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], N
     table = associations.count(_replies(tokenizer), vocab_size)
 
     report("drawing the weights")
-    ids = {token: tokenizer.token_to_id(token) for token in CONTROL_TOKENS}
+    vocabulary = tokenizer.get_vocab()
+    ids = {token: vocabulary[token] for token in CONTROL_TOKENS}
     _write_json(directory / "config.json", qwen3_5.config(vocab_size, ids))
     _write_json(
         directory / "generation_config.json",
@@ -56,7 +57,7 @@ def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], N
 
 
 def _replies(tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """Yield what an assistant writes, with and without reasoning, from the end of the generation prompt to the end of the turn."""
+    """Yield what an assistant writes, from the opened reasoning to the end of the turn."""
     for turn in corpus.conversations():
         yield tokenizer.encode(f"<think>\n{turn.thinking}\n</think>\n\n{turn.reply}{END_OF_TURN}").ids
 

@@ -14,11 +14,20 @@ from random import Random
 
 CORPUS_SEED = 20_26
 
-_NAMES = "Ada Ben Chiara David Elif Farid Greta Hugo Ines Jonas Keiko Lena Mateo Nadia Olga Pedro Rosa Sven Tara Wei".split()
-_SURNAMES = "Almeida Becker Costa Dubois Eriksen Fischer Garcia Hoffman Ivanova Jensen Kim Lopez Moreau Novak Sato".split()
-_CITIES = "Lisbon Vienna Osaka Nairobi Toronto Oslo Quito Berlin Seville Hanoi Dublin Cairo Boston Lyon Prague".split()
-_MONTHS = "January February March April May June July August September October November December".split()
-_NOUNS = (
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_NAMES = _words(
+    "Ada Ben Chiara David Elif Farid Greta Hugo Ines Jonas Keiko Lena Mateo Nadia Olga Pedro Rosa Sven Tara Wei"
+)
+_SURNAMES = _words(
+    "Almeida Becker Costa Dubois Eriksen Fischer Garcia Hoffman Ivanova Jensen Kim Lopez Moreau Novak Sato"
+)
+_CITIES = _words("Lisbon Vienna Osaka Nairobi Toronto Oslo Quito Berlin Seville Hanoi Dublin Cairo Boston Lyon Prague")
+_MONTHS = _words("January February March April May June July August September October November December")
+_NOUNS = _words(
     "answer bridge budget camera car chapter city client cloud colour computer contract country customer day device "
     "document door engine error event example exercise factory family farmer field file flower forest function garden "
     "glass government group harbour history holiday hospital house idea island journey kitchen language lesson letter "
@@ -27,44 +36,49 @@ _NOUNS = (
     "product program project question reason recipe record region report request result river road room schedule "
     "school science season server service ship signal song station story street student summer system table task "
     "teacher team ticket time train tree university valley village voice water weather week window winter word world"
-).split()
-_ADJECTIVES = (
+)
+_ADJECTIVES = _words(
     "active available bright broken careful cheap clear cold common correct curious different difficult early easy "
     "empty exact expensive fast final full general good great green happy heavy high important international large "
     "late little local long modern narrow new next old open perfect popular possible private public quiet ready recent "
     "red second short similar simple slow small special strong sudden useful valid warm white wide wrong young"
-).split()
-_VERBS = (
+)
+_VERBS = _words(
     "accepted answered arranged asked believed bought brought built called carried changed checked chose closed "
     "collected compared completed counted created delivered described designed discovered divided explained expected "
     "finished followed forgot found gave heard helped kept learned left liked looked made measured mentioned moved "
     "needed noticed offered opened ordered painted planned prepared produced promised published read received "
     "remembered repaired replaced reported returned saved searched showed started stopped studied suggested tested "
     "thanked translated turned understood used visited waited watched wrote"
-).split()
-_ADVERBS = "again almost already carefully clearly directly finally later never often quickly quietly slowly soon twice".split()
+)
+_ADVERBS = _words(
+    "again almost already carefully clearly directly finally later never often quickly quietly slowly soon twice"
+)
 _PLACES = ["in the", "near the", "behind the", "at the", "from the", "beyond the", "inside the", "on the way to the"]
 _LINKS = ["because", "while", "although", "before", "after", "so", "but", "and then", "when", "until"]
-_KEYS = (
+_KEYS = _words(
     "name age city email id title status type value price count date time items tags address street country active "
     "description result error message code data user created updated total quantity language temperature unit query "
     "first_name last_name phone score width height color category location"
-).split()
-_TOOLS = ["get_weather", "search_web", "send_email", "run_code", "read_file", "write_file", "convert_currency", "set_timer"]
-_LABELS = ["positive", "negative", "neutral", "billing", "technical", "other", "spam", "urgent", "yes", "no", "unknown"]
-_UNITS = ["celsius", "fahrenheit", "metres", "kilograms", "euro", "dollars", "seconds", "percent"]
+)
+_TOOLS = _words("get_weather search_web send_email run_code read_file write_file convert_currency set_timer")
+_LABELS = _words("positive negative neutral billing technical other spam urgent yes no unknown")
+_UNITS = _words("celsius fahrenheit metres kilograms euro dollars seconds percent")
 
 _OTHER_SCRIPTS = [
     "今天天气很好，我们去公园散步。", "请把这份文件翻译成英文，谢谢。", "他住在城市的北边，每天坐火车上班。",
-    "这个问题的答案是四十二。", "春天来了，花园里的花都开了。", "図書館で本を読みました。", "駅まで歩いて十分かかります。",
-    "明日の会議は午後三時からです。", "ありがとうございます、とても助かりました。", "내일 아침에 비가 올 것 같아요.",
-    "서울에서 부산까지 기차로 세 시간 걸립니다.", "Сегодня хорошая погода, мы идём в парк.", "Спасибо за помощь!",
-    "Die Straße ist schön, aber das Café schließt früh.", "L'été dernier, nous avons visité un château près de la forêt.",
-    "El niño comió una manzana en el jardín.", "Η θάλασσα είναι ήρεμη σήμερα.", "الطقس جميل اليوم في المدينة.",
-    "आज मौसम बहुत अच्छा है।", "สวัสดีครับ วันนี้อากาศดี", "Çocuk bahçede oynuyor.", "Zażółć gęślą jaźń.",
-    "🙂 Great work! 🎉🎉", "🚀 Launch at noon ✅", "❤️ Thank you 🙏", "⚠️ Warning: low battery 🔋", "☀️ 21 °C → 🌧️ 14 °C",
-    "👩‍💻 writes code, 👨‍🍳 cooks 🍜", "Price: €12.50 – £9.99 – ¥1,500", "a² + b² = c², x ≤ y ≠ z, α β γ", "“Yes,” she said — ‘maybe…’",
-]
+    "这个问题的答案是四十二。", "春天来了，花园里的花都开了。", "図書館で本を読みました。",
+    "駅まで歩いて十分かかります。", "明日の会議は午後三時からです。",
+    "ありがとうございます、とても助かりました。", "내일 아침에 비가 올 것 같아요.",
+    "서울에서 부산까지 기차로 세 시간 걸립니다.", "Сегодня хорошая погода, мы идём в парк.",
+    "Спасибо за помощь!", "Die Straße ist schön, aber das Café schließt früh.",
+    "L'été dernier, nous avons visité un château près de la forêt.", "El niño comió una manzana en el jardín.",
+    "Η θάλασσα είναι ήρεμη σήμερα.", "الطقس جميل اليوم في المدينة.", "आज मौसम बहुत अच्छा है।",
+    "สวัสดีครับ วันนี้อากาศดี", "Çocuk bahçede oynuyor.", "Zażółć gęślą jaźń.", "🙂 Great work! 🎉🎉",
+    "🚀 Launch at noon ✅", "❤️ Thank you 🙏", "⚠️ Warning: low battery 🔋", "☀️ 21 °C → 🌧️ 14 °C",
+    "👩‍💻 writes code, 👨‍🍳 cooks 🍜", "Price: €12.50 – £9.99 – ¥1,500", "a² + b² = c², x ≤ y ≠ z, α β γ",
+    "“Yes,” she said — ‘maybe…’",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,11 +93,11 @@ class Turn:
 def documents() -> Iterator[str]:
     """Yield the training text of the tokenizer, document by document, always the same."""
     rng = Random(CORPUS_SEED)
-    writers: list[tuple[Callable[[Random], str], int]] = [
-        (_paragraph, 700), (_json_document, 700), (_python, 160), (_javascript, 80), (_query, 80), (_tool_call, 250),
-        (_markdown, 120), (_markup, 80), (_numbers, 120), (_foreign, 260),
-    ]  # fmt: skip
-    for write, times in writers:
+    writers: dict[Callable[[Random], str], int] = {
+        _paragraph: 700, _json_document: 700, _python: 160, _javascript: 80, _query: 80, _tool_call: 250,
+        _markdown: 120, _markup: 80, _numbers: 120, _foreign: 260,
+    }  # fmt: skip
+    for write, times in writers.items():
         for _ in range(times):
             yield write(rng)
 
@@ -92,7 +106,8 @@ def conversations() -> Iterator[Turn]:
     """Yield exchanges whose replies cover prose, JSON, labels, dates, code and tool calls, always the same."""
     rng = Random(CORPUS_SEED + 1)
     replies: list[Callable[[Random], str]] = [
-        _paragraph, _sentence, _json_document, _json_document, _tool_call, _label, _numbers, _python, _markdown, _foreign,
+        _paragraph, _sentence, _json_document, _json_document, _tool_call, _label, _numbers, _python, _markdown,
+        _foreign,
     ]  # fmt: skip
     for _ in range(150):
         for reply in replies:
@@ -100,19 +115,20 @@ def conversations() -> Iterator[Turn]:
 
 
 def _sentence(rng: Random) -> str:
-    subject = rng.choice([f"The {rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}", rng.choice(_NAMES), f"A {rng.choice(_NOUNS)}"])
+    noun, quality, name, done = rng.choice(_NOUNS), rng.choice(_ADJECTIVES), rng.choice(_NAMES), rng.choice(_VERBS)
+    subject = rng.choice([f"The {quality} {noun}", name, f"A {noun}"])
     place = f"{rng.choice(_PLACES)} {rng.choice(_NOUNS)}"
     thing = f"the {rng.choice(_NOUNS)}"
-    plain = f"{subject} {rng.choice(_VERBS)} {thing} {place}"
+    plain = f"{subject} {done} {thing} {place}"
     shape = rng.randrange(5)
     if shape == 0:
         return f"{plain}."
     if shape == 1:
         return f"{plain} {rng.choice(_LINKS)} {rng.choice(_NAMES)} {rng.choice(_ADVERBS)} {rng.choice(_VERBS)} it."
     if shape == 2:
-        return f"{rng.choice(_NAMES)} {rng.choice(_SURNAMES)} from {rng.choice(_CITIES)} {rng.choice(_VERBS)} {thing} on {_date(rng)}."
+        return f"{name} {rng.choice(_SURNAMES)} from {rng.choice(_CITIES)} {done} {thing} on {_date(rng)}."
     if shape == 3:
-        return f"\"Is {thing} {rng.choice(_ADJECTIVES)}?\" {rng.choice(_NAMES)} {rng.choice(_VERBS)}; it isn't {rng.choice(_ADJECTIVES)}."
+        return f'"Is {thing} {quality}?" {name} {done}; it isn\'t {rng.choice(_ADJECTIVES)}.'
     return f"There are {rng.randrange(2, 99)} {rng.choice(_NOUNS)}s {place}, and we don't need more."
 
 
@@ -130,17 +146,22 @@ def _label(rng: Random) -> str:
 
 
 def _numbers(rng: Random) -> str:
-    return rng.choice([
-        _date(rng), f"{rng.randrange(24):02}:{rng.randrange(60):02}", str(rng.randrange(100_000)), f"{rng.uniform(-50, 50):.2f}",
-        f"{rng.randrange(1, 999)} {rng.choice(_UNITS)}", f"+{rng.randrange(10, 99)} {rng.randrange(100, 999)} {rng.randrange(10_000, 99_999)}",
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            _date(rng),
+            f"{rng.randrange(24):02}:{rng.randrange(60):02}",
+            str(rng.randrange(100_000)),
+            f"{rng.uniform(-50, 50):.2f}",
+            f"{rng.randrange(1, 999)} {rng.choice(_UNITS)}",
+            f"+{rng.randrange(10, 99)} {rng.randrange(100, 999)} {rng.randrange(10_000, 99_999)}",
+        ]
+    )
 
 
 def _scalar(rng: Random) -> object:
-    return rng.choice([
-        rng.choice(_NAMES), rng.choice(_CITIES), rng.choice(_LABELS), f"{rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}", _date(rng),
-        rng.randrange(-10, 1000), round(rng.uniform(0, 100), 2), True, False, None, "", f"{rng.choice(_NAMES).lower()}@example.com",
-    ])  # fmt: skip
+    texts = [rng.choice(_NAMES), rng.choice(_CITIES), rng.choice(_LABELS), _date(rng), ""]
+    texts += [f"{rng.choice(_ADJECTIVES)} {rng.choice(_NOUNS)}", f"{rng.choice(_NAMES).lower()}@example.com"]
+    return rng.choice([*texts, rng.randrange(-10, 1000), round(rng.uniform(0, 100), 2), True, False, None])
 
 
 def _value(rng: Random, depth: int) -> object:
@@ -172,22 +193,22 @@ def _tool_call(rng: Random) -> str:
 
 
 def _python(rng: Random) -> str:
-    noun, key = rng.choice(_NOUNS), rng.choice(_KEYS)
-    return rng.choice([
-        f"def {rng.choice(_VERBS)}_{noun}(self, {key}: str) -> int:\n    if {key} is None:\n        return 0\n    return len({key})\n",
-        f"for {noun} in range({rng.randrange(100)}):\n    print(f\"{key}: {{{noun}}}\")\n",
-        f"class {noun.title()}:\n    def __init__(self, {key}=None):\n        self.{key} = {key}\n",
-        f"import json\n\n{noun} = json.loads(text)\nassert {noun}[\"{key}\"] != []\n",
-    ])  # fmt: skip
+    noun, verb, key = rng.choice(_NOUNS), rng.choice(_VERBS), rng.choice(_KEYS)
+    function = (
+        f"def {verb}_{noun}(self, {key}: str) -> int:\n    if {key} is None:\n        return 0\n    return len({key})\n"
+    )
+    loop = f'for {noun} in range({rng.randrange(100)}):\n    print(f"{key}: {{{noun}}}")\n'
+    klass = f"class {noun.title()}:\n    def __init__(self, {key}=None):\n        self.{key} = {key}\n"
+    script = f'import json\n\n{noun} = json.loads(text)\nassert {noun}["{key}"] != []\n'
+    return rng.choice([function, loop, klass, script])
 
 
 def _javascript(rng: Random) -> str:
-    noun, key = rng.choice(_NOUNS), rng.choice(_KEYS)
-    return rng.choice([
-        f"const {noun} = await fetch(`/api/${{{key}}}`);\nconsole.log({noun}.{key});\n",
-        f"function {noun}({key}) {{\n  return {key} === null ? [] : {key}.map((x) => x * 2);\n}}\n",
-        f"#include <stdio.h>\nint main(void) {{\n    int {noun} = {rng.randrange(99)};\n    printf(\"%d\\n\", {noun});\n    return 0;\n}}\n",
-    ])  # fmt: skip
+    noun, key, number = rng.choice(_NOUNS), rng.choice(_KEYS), rng.randrange(99)
+    fetch = f"const {noun} = await fetch(`/api/${{{key}}}`);\nconsole.log({noun}.{key});\n"
+    function = f"function {noun}({key}) {{\n  return {key} === null ? [] : {key}.map((x) => x * 2);\n}}\n"
+    program = f'int main(void) {{\n    int {noun} = {number};\n    printf("%d\\n", {noun});\n    return 0;\n}}\n'
+    return rng.choice([fetch, function, f"#include <stdio.h>\n{program}"])
 
 
 def _query(rng: Random) -> str:
@@ -198,12 +219,15 @@ def _query(rng: Random) -> str:
 
 
 def _markdown(rng: Random) -> str:
-    points = "\n".join(f"{rng.choice(['-', '*', '1.'])} **{rng.choice(_NOUNS)}**: {_sentence(rng)}" for _ in range(rng.randrange(2, 5)))
-    return f"## {rng.choice(_ADJECTIVES).title()} {rng.choice(_NOUNS)}\n\n{points}\n\n```json\n{_json_document(rng)}\n```"
+    title = f"## {rng.choice(_ADJECTIVES).title()} {rng.choice(_NOUNS)}"
+    bullets = [rng.choice(["-", "*", "1."]) for _ in range(rng.randrange(2, 5))]
+    points = "\n".join(f"{bullet} **{rng.choice(_NOUNS)}**: {_sentence(rng)}" for bullet in bullets)
+    return f"{title}\n\n{points}\n\n```json\n{_json_document(rng)}\n```"
 
 
 def _markup(rng: Random) -> str:
-    return f"<div class=\"{rng.choice(_NOUNS)}\">\n  <a href=\"https://example.com/{rng.choice(_NOUNS)}\">{_sentence(rng)}</a>\n</div>"
+    link = f'<a href="https://example.com/{rng.choice(_NOUNS)}">{_sentence(rng)}</a>'
+    return f'<div class="{rng.choice(_NOUNS)}">\n  {link}\n</div>'
 
 
 def _foreign(rng: Random) -> str:
@@ -211,17 +235,26 @@ def _foreign(rng: Random) -> str:
 
 
 def _question(rng: Random) -> str:
-    noun = rng.choice(_NOUNS)
-    return rng.choice([
-        f"What is the {rng.choice(_ADJECTIVES)} {noun} in {rng.choice(_CITIES)}?", f"Write a short text about a {noun}.",
-        f"Extract the {rng.choice(_KEYS)} and the {rng.choice(_KEYS)} as JSON: {_sentence(rng)}", f"How many {noun}s are there? {_sentence(rng)}",
-        f"Classify this message: {_sentence(rng)}", f"When did {rng.choice(_NAMES)} visit the {noun}?",
-    ])  # fmt: skip
+    noun, sentence = rng.choice(_NOUNS), _sentence(rng)
+    return rng.choice(
+        [
+            f"What is the {rng.choice(_ADJECTIVES)} {noun} in {rng.choice(_CITIES)}?",
+            f"Write a short text about a {noun}.",
+            f"Extract the {rng.choice(_KEYS)} and the {rng.choice(_KEYS)} as JSON: {sentence}",
+            f"How many {noun}s are there? {sentence}",
+            f"Classify this message: {sentence}",
+            f"When did {rng.choice(_NAMES)} visit the {noun}?",
+        ]
+    )
 
 
 def _thought(rng: Random) -> str:
-    return rng.choice([
-        f"The user asks about the {rng.choice(_NOUNS)}.", f"I need the {rng.choice(_KEYS)} and the {rng.choice(_KEYS)}.",
-        f"This is a simple question about {rng.choice(_CITIES)}. I can answer directly.", f"Okay, so {_sentence(rng)}",
-        f"Let me check the {rng.choice(_NOUNS)}. {_sentence(rng)}",
-    ])  # fmt: skip
+    return rng.choice(
+        [
+            f"The user asks about the {rng.choice(_NOUNS)}.",
+            f"I need the {rng.choice(_KEYS)} and the {rng.choice(_KEYS)}.",
+            f"This is a simple question about {rng.choice(_CITIES)}. I can answer directly.",
+            f"Okay, so {_sentence(rng)}",
+            f"Let me check the {rng.choice(_NOUNS)}. {_sentence(rng)}",
+        ]
+    )

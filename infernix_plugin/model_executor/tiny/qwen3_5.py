@@ -27,7 +27,7 @@ MIXING = 0.2
 habit. Measured: the eight blocks together move the stream by 0.5, enough that a wrong state changes the output."""
 
 INHIBITION = 4.0
-"""How strongly attention takes the mean of the past away from the present, per query head and before its gate of about 1/2."""
+"""How strongly attention takes the mean of the past from the present, per query head, before its gate of about 1/2."""
 
 Tensors = dict[str, NDArray[np.float32]]
 
@@ -66,7 +66,7 @@ def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
         "partial_rotary_factor": 0.25,
         "rms_norm_eps": 1e-6,
         # No M-RoPE sections, unlike the multimodal checkpoints: for text all three position rows are equal. vLLM 0.32
-        # strips them from a text target but not from its MTP drafter, whose CPU rotary kernel then writes out of bounds.
+        # strips them from a text target but not from its MTP drafter, whose rotary kernel then writes out of bounds.
         "rope_parameters": {
             "partial_rotary_factor": 0.25,
             "rope_theta": 10_000_000,
@@ -122,7 +122,7 @@ def _attention(rng: np.random.Generator) -> Tensors:
     """Attention that spreads over the past and takes what it finds there away from the stream.
 
     Values are one half of the hidden state, as it is; the output subtracts them. So habits that were followed lately
-    grow weaker, and greedy decoding does not end in a short loop. Head ``h`` of the queries reads key-value head ``h // 2``.
+    grow weaker, and greedy decoding is slow to end in a loop. Query head ``h`` reads key-value head ``h // 2``.
     """
     wide, narrow = ATTENTION_HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
     values = np.eye(narrow, HIDDEN, k=1, dtype=np.float32)
@@ -131,7 +131,7 @@ def _attention(rng: np.random.Generator) -> Tensors:
         "self_attn.q_proj.weight": _matrix(rng, 2 * wide, HIDDEN),  # per head: query, then output gate
         "self_attn.k_proj.weight": _matrix(rng, narrow, HIDDEN),
         "self_attn.v_proj.weight": values,
-        "self_attn.o_proj.weight": _matrix(rng, HIDDEN, wide, MIXING) - INHIBITION * per_query_head.reshape(wide, HIDDEN).T,
+        "self_attn.o_proj.weight": _matrix(rng, HIDDEN, wide, MIXING) - INHIBITION * per_query_head.reshape(wide, -1).T,
         "self_attn.q_norm.weight": _offset(HEAD_DIM),
         "self_attn.k_norm.weight": _offset(HEAD_DIM),
     }

@@ -29,20 +29,21 @@ SPECIAL = (
 """Added tokens that decoding with ``skip_special_tokens`` hides, in Qwen3.5's order of ids."""
 
 VISIBLE = (
-    "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
-    "<tool_response>", "</tool_response>", "<think>", "</think>",
+    "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>",
+    "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>",
 )  # fmt: skip
 """Added tokens that stay in the decoded text: parsers look for them there."""
 
 SPECIAL_SPEECH = (
-    "<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>", "<|audio_pad|>",
+    "<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>", "<tts_text_bos_single>",
+    "<|audio_pad|>",
 )  # fmt: skip
 """Special tokens of the speech models that share this vocabulary; their ids come last."""
 
 CONTROL_TOKENS = SPECIAL + VISIBLE + SPECIAL_SPEECH
 
-# A piece of text is: an English contraction, a word with at most one mark before it, ONE digit, a run of punctuation with the
-# line ends after it, line ends, or blanks. Merges never cross a piece. Published with the tokenizer of the Qwen models.
+# A piece of text is: an English contraction, a word with at most one mark before it, ONE digit, a run of punctuation
+# with the line ends after it, line ends, or blanks. Merges never cross a piece. The pattern of Qwen3.5's tokenizer.
 _PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -51,7 +52,17 @@ _PIECES = (
 
 def train() -> Tokenizer:
     """Train on ``corpus.documents()``. Deterministic: the same merges in the same order on every machine."""
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import (
+        AddedToken,
+        Regex,
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
@@ -69,9 +80,7 @@ def train() -> Tokenizer:
     tokenizer.train_from_iterator(corpus.documents(), trainer)
     if tokenizer.get_vocab_size() != TEXT_TOKENS:
         raise RuntimeError(f"the corpus gave {tokenizer.get_vocab_size()} tokens, not {TEXT_TOKENS}")
-    tokenizer.add_tokens(
-        [AddedToken(text, special=text not in VISIBLE, normalized=False) for text in CONTROL_TOKENS]
-    )
+    tokenizer.add_tokens([AddedToken(text, special=text not in VISIBLE, normalized=False) for text in CONTROL_TOKENS])
     return tokenizer
 
 
@@ -103,5 +112,7 @@ def save(tokenizer: Tokenizer, directory: Path) -> None:
         "tokenizer_class": "Qwen3_5Tokenizer",
         "unk_token": None,
     }
-    (directory / "tokenizer_config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (directory / "tokenizer_config.json").write_text(
+        json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")

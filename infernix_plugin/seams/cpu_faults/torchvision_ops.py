@@ -1,8 +1,8 @@
 """A torchvision built for another torch: define the operator schemas that its import needs.
 
-Reason: the registries carry torchvision as a CUDA build only. Beside a CPU build of torch its compiled library does not load, so
-``import torchvision`` dies with "operator torchvision::nms does not exist", and vLLM's Qwen3.5 imports torchvision
-through transformers. Only two schemas are missing at import time; nobody on this path calls them.
+Reason: the registries carry torchvision as a CUDA build only. Beside a CPU build of torch its compiled library does not
+load, so ``import torchvision`` dies with "operator torchvision::nms does not exist", and vLLM imports torchvision
+through transformers at its start. Only two schemas are missing at import time; nobody on this path calls them.
 
 Fits: every torchvision so far; it does nothing where the compiled library loads, or where there is no torchvision.
 Target: the import of ``torchvision``, in every process. ``install()`` costs microseconds and imports neither torch nor
@@ -43,14 +43,15 @@ def define_missing_operators(package: Path) -> list[str]:
     for library in (package / f"_C{suffix}" for suffix in EXTENSION_SUFFIXES):
         if library.exists():
             try:
-                torch.ops.load_library(str(library))  # what torchvision itself does first; loading twice is harmless
+                # What torchvision itself does first; loading twice is harmless.
+                torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
             except OSError:
                 break
     missing = [name for name in SCHEMAS if not hasattr(torch.ops.torchvision, name)]
     if missing:
-        fragment = torch.library.Library("torchvision", "FRAGMENT")
+        fragment = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
         for name in missing:
-            fragment.define(SCHEMAS[name])
+            fragment.define(SCHEMAS[name])  # type: ignore[no-untyped-call]
         _kept_alive.append(fragment)
     return missing
 
