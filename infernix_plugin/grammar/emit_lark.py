@@ -12,7 +12,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from infernix_plugin.grammar.analysis import fold, nullable, productive
+from infernix_plugin.grammar.analysis import fold, nullable, productive, references
 from infernix_plugin.grammar.ir import (
     EPSILON,
     NEVER,
@@ -28,6 +28,8 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    alt,
+    seq,
 )
 
 MAX_GROUP_DEPTH = 24
@@ -73,7 +75,8 @@ class _Writer:
 
     def _rule(self, name: str) -> str:
         if name not in self._names:
-            self._names[name] = self._enqueue(self._grammar.rules[name] if name in self._alive else NEVER)
+            body = self._grammar.rules[name] if name in self._alive else NEVER
+            self._names[name] = self._enqueue(_as_loop(name, body))
         return self._names[name]
 
     def _enqueue(self, body: Node) -> str:
@@ -116,6 +119,24 @@ class _Writer:
 
     def _lexeme(self, item: Node) -> str:
         return self._terminals.setdefault(_terminal(item), f"T{len(self._terminals)}")
+
+
+def _as_loop(name: str, body: Node) -> Node:
+    """``name ::= x name | y`` as ``x* y``.
+
+    A rule that ends in itself is completed once per round when it ends, all in one step, which after some thousand
+    rounds is over llguidance's limit.
+    """
+    rounds: list[Node] = []
+    ends: list[Node] = []
+    for option in body.options if isinstance(body, Alt) else ():
+        if isinstance(option, Seq) and option.items[-1] == Ref(name):
+            rounds.append(seq(*option.items[:-1]))
+        else:
+            ends.append(option)
+    if not rounds or any(name in references(part) for part in (*rounds, *ends)):
+        return body
+    return seq(Repeat(alt(*rounds), 0, None), alt(*ends))
 
 
 def _without_empty(item: Node) -> Node:
