@@ -84,7 +84,7 @@ def test_a_person():
 def test_the_kinds_are_all_there_streamed_and_not():
     kinds = {job.kind for job in demo.jobs()}
     assert kinds == {None, "json", "json_object", "choice", "regex", "grammar"}
-    assert {job.stream for job in demo.jobs() if job.kind} == {True, False}
+    assert {stream for job in demo.jobs() if job.kind for stream in job.streams} == {True, False}
 
 
 def test_an_answer_that_was_cut_is_only_right_where_the_language_has_no_end():

@@ -55,7 +55,8 @@ class Job:
     kind: str | None
     constraint: Any
     check: Check
-    stream: bool = False
+    streams: tuple[bool, ...] = (False,)
+    """How a server is asked: whole answer, streamed, or both."""
     check_cut: Check | None = None
     """Check of an output that the length limit cut; ``None`` where the language is short and must be finished."""
     max_tokens: int = 160
@@ -95,8 +96,7 @@ def jobs() -> list[Job]:
     """Every kind of constraint, streamed and not, and one free answer to the first question."""
     return [
         Job("a person, no constraint", PERSON_PROMPT, None, None, check_person),
-        Job("a person", PERSON_PROMPT, "json", PERSON_SCHEMA, check_person),
-        Job("a person, streamed", PERSON_PROMPT, "json", PERSON_SCHEMA, check_person, stream=True),
+        Job("a person", PERSON_PROMPT, "json", PERSON_SCHEMA, check_person, streams=(False, True)),
         Job(
             "classify a review",
             "Is this review positive, negative or neutral? The soup was cold and the waiter was rude.",
@@ -110,7 +110,7 @@ def jobs() -> list[Job]:
             "regex",
             DATE,
             check_date,
-            stream=True,
+            streams=(True,),
         ),
         Job(
             "a house command",
@@ -118,7 +118,7 @@ def jobs() -> list[Job]:
             "grammar",
             COMMAND_GRAMMAR,
             check_command,
-            stream=True,
+            streams=(True,),
         ),
         Job(
             "any JSON object",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
-STOP_SECONDS = 20
+STOP_SECONDS = 10
 LOG_LINES = 10
 
 _EXCEPTION = re.compile(r"(?:^|\] )((?:\w+\.)*\w+(?:Error|Exception|Exit)\b: .*)$")

@@ -11,7 +11,7 @@ from infernix_plugin.entrypoints.demo.jobs import MISTAKE_LOCATION, Job
 from infernix_plugin.entrypoints.demo.server import DraftCounts
 
 OUTPUT_CHARACTERS = 72
-COMPLAINT_CHARACTERS = 40
+COMPLAINT_CHARACTERS = 24
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ class Report:
         table = Table(title=self.title, title_justify="left", title_style="bold")
         table.add_column("job", min_width=12)
         table.add_column("constraint", no_wrap=True)
-        table.add_column("sent by", no_wrap=True)
-        table.add_column("output", overflow="fold", min_width=24)
+        table.add_column("via", no_wrap=True)
+        table.add_column("output", overflow="fold", min_width=40)
         table.add_column("valid", min_width=8)
         table.add_column("finish", no_wrap=True)
-        table.add_column("drafts accepted")
+        table.add_column("drafts accepted", justify="right", min_width=10)
         table.add_column("time", justify="right", no_wrap=True)
         for row in self._rows:
             table.add_row(*row)

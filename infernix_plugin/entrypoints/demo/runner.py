@@ -112,7 +112,7 @@ class _Demo:
     def run(self) -> list[str]:
         self._logs.mkdir(parents=True, exist_ok=True)
         tiny = Engine(
-            "A tiny Qwen3.5 with random weights: vllm serve, MTP with 3 draft tokens, temperature 1",
+            "A tiny Qwen3.5: vllm serve, MTP with 3 draft tokens, temperature 1",
             self._tiny_model(),
             _TINY_ENGINE,
             temperature=1.0,
@@ -178,13 +178,13 @@ class _Demo:
 
     def _offline(self, engine: Engine) -> list[str]:
         """Every job in one batch through ``LLM.generate``."""
-        report = Report("The same tiny model: LLM.generate, all jobs in one batch")
+        report = Report("A tiny Qwen3.5: LLM.generate, all jobs in one batch, MTP with 3 draft tokens, temperature 1")
         started = time.monotonic()
         with self._console.status("running LLM.generate"):
             records = _generate_offline(engine, self._logs / "offline.log")
         for job, record in zip(jobs(), records, strict=True):
             drafts = DraftCounts(record["drafted"], record["accepted"])
-            report.add(job, "LLM.generate", Answer(record["text"], record["finish_reason"], drafts, None))
+            report.add(job, "offline", Answer(record["text"], record["finish_reason"], drafts, None))
         report.need_drafts()
         self._console.print(report.table())
         self._console.print(f"The offline engine took {time.monotonic() - started:.0f} s, start included.")
@@ -213,15 +213,16 @@ def _generate_offline(engine: Engine, log: Path) -> list[dict[str, Any]]:
 def _send_everything(server: ServerProcess, engine: Engine, report: Report, progress: Callable[[str], None]) -> None:
     client = _client(server)
     for job in jobs():
-        progress(job.title)
-        before = server.draft_counts()
-        try:
-            answer = _ask(client, job, engine.temperature)
-        except _api_error() as error:
-            report.problem(f"{job.title}: {error}")
-            continue
-        drafts = server.draft_counts() - before
-        report.add(job, _way(job.stream), Answer(answer.text, answer.finish_reason, drafts, answer.seconds))
+        for stream in job.streams:
+            progress(job.title)
+            before = server.draft_counts()
+            try:
+                text, finish_reason, seconds = _ask(client, job, stream, engine.temperature)
+            except _api_error() as error:
+                report.problem(f"{job.title}: {error}")
+                continue
+            drafts = server.draft_counts() - before
+            report.add(job, _way(stream), Answer(text, finish_reason, drafts, seconds))
     for stream in (False, True):
         title = "a schema with a typing error"
         progress(title)
@@ -240,7 +241,8 @@ def _client(server: ServerProcess) -> OpenAI:
     )
 
 
-def _ask(client: OpenAI, job: Job, temperature: float) -> Answer:
+def _ask(client: OpenAI, job: Job, stream: bool, temperature: float) -> tuple[str, str | None, float]:
+    """Return the text, the finish reason and the seconds it took."""
     fields = job.request_fields()
     extra = {"chat_template_kwargs": {"enable_thinking": False}} | fields.pop("extra_body", {})
     request: dict[str, Any] = {
@@ -251,17 +253,17 @@ def _ask(client: OpenAI, job: Job, temperature: float) -> Answer:
         "max_tokens": job.max_tokens,
         "extra_body": extra,
     } | fields
+    text, finish_reason = "", None
     started = time.monotonic()
-    if job.stream:
-        text, finish = "", None
+    if stream:
         for chunk in client.chat.completions.create(stream=True, **request):
             for choice in chunk.choices:
                 text += choice.delta.content or ""
-                finish = choice.finish_reason or finish
+                finish_reason = choice.finish_reason or finish_reason
     else:
-        choice = client.chat.completions.create(**request).choices[0]
-        text, finish = choice.message.content or "", choice.finish_reason
-    return Answer(text, finish, DraftCounts(), time.monotonic() - started)
+        (choice,) = client.chat.completions.create(**request).choices
+        text, finish_reason = choice.message.content or "", choice.finish_reason
+    return text, finish_reason, time.monotonic() - started
 
 
 def _ask_for_a_refusal(client: OpenAI, stream: bool) -> Refusal:
@@ -288,7 +290,7 @@ def _api_error() -> Any:
 
 
 def _way(stream: bool) -> str:
-    return "client, stream" if stream else "client"
+    return "stream" if stream else "client"
 
 
 def _how_to_go_on(server: ServerProcess) -> str:
