@@ -57,6 +57,7 @@ def _serve(pipe: Any, environment: dict[str, str], model: str, arguments: dict[s
         try:
             requests = pipe.recv()
         except EOFError:
+            engine.llm_engine.engine_core.shutdown()
             return
         try:
             pipe.send((True, _generate(engine, requests)))

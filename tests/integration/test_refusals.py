@@ -115,7 +115,7 @@ def test_translation_keeps_the_source():
     assert ask(json='{"z": 1, "a": 2}').source == '{"z": 1, "a": 2}'
     assert list(json.loads(ask(json=schema).source)["properties"]) == ["z", "a"]
     assert ask(regex="a+") == OutputConstraint.regex("a+")
-    assert ask(choice=["b", "a"]).choices == ("b", "a")
+    assert ask(choice=["b", "a"]).choices == ("a", "b")
     assert ask(grammar='root ::= "a"') == OutputConstraint.grammar('root ::= "a"')
     assert ask(json_object=True) == OutputConstraint.json_object()
     tag = '{"type": "structural_tag", "format": {"type": "any_text"}}'
