@@ -212,10 +212,9 @@ def _javascript(rng: Random) -> str:
 
 
 def _query(rng: Random) -> str:
-    return (
-        f"SELECT {rng.choice(_KEYS)}, {rng.choice(_KEYS)} FROM {rng.choice(_NOUNS)}s "
-        f"WHERE {rng.choice(_KEYS)} >= {rng.randrange(100)} ORDER BY {rng.choice(_KEYS)} DESC LIMIT {rng.randrange(1, 50)};"
-    )
+    shown, kept, sorting = rng.sample(_KEYS, 3)
+    selection = f"SELECT {shown} FROM {rng.choice(_NOUNS)}s WHERE {kept} >= {rng.randrange(100)}"
+    return f"{selection} ORDER BY {sorting} DESC LIMIT {rng.randrange(1, 50)};"
 
 
 def _markdown(rng: Random) -> str:
