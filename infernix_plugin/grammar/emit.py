@@ -136,7 +136,7 @@ class _Writer:
             return self._rule(node)
         match node:
             case Literal(text):
-                return f'"{"".join(map(_escaped, text))}"'
+                return f'"{"".join(char if _is_plain(char) else _escaped(char) for char in text)}"'
             case CharSet(ranges):
                 return _character_class(ranges)
             case TokenSet(ids, exclude):
@@ -230,6 +230,11 @@ def _quantifier(minimum: int, maximum: int | None) -> str:
 
 
 # -- characters --------------------------------------------------------------------------------------------------
+
+
+def _is_plain(char: str) -> bool:
+    """Whether ``char`` stands for itself inside an EBNF string."""
+    return " " <= char <= "~" and char not in '"\\'
 
 
 def _escaped(char: str) -> str:

@@ -53,6 +53,8 @@ class Facts:
     """Height of the tree; a leaf has 1."""
     serial: int
     """Counts the nodes of the pool, in the order they were made."""
+    references: frozenset[str]
+    """The rules referred to. Iterate over it sorted, or the result depends on the hash seed of the process."""
 
 
 class Pool:
@@ -97,13 +99,17 @@ class Pool:
         plain = all(child.plain for child in below)
         positions = sum(child.positions for child in below)
         nullable = all(child.nullable for child in below)
+        inner = [child.references for child in below if child.references]
+        refers = inner[0] if len(inner) == 1 else frozenset[str]().union(*inner)
         match node:
             case Literal(text):
                 nullable, positions = not text, len(text)
             case CharSet():
                 nullable, positions = False, 1
-            case TokenSet() | Ref():
+            case TokenSet():
                 nullable, positions, regular = False, 1, False
+            case Ref(name):
+                nullable, positions, regular, refers = False, 1, False, frozenset((name,))
             case Alt():
                 nullable = any(child.nullable for child in below)
             case Repeat(_, minimum, maximum):
@@ -114,7 +120,7 @@ class Pool:
             case Not():
                 nullable, plain = not nullable, False
         depth = 1 + max((child.depth for child in below), default=0)
-        return Facts(nullable, regular, plain, min(positions, HUGE), depth, len(self._facts))
+        return Facts(nullable, regular, plain, min(positions, HUGE), depth, len(self._facts), refers)
 
     # -- constructors --------------------------------------------------------------------------------------------
 
@@ -254,10 +260,16 @@ class Pool:
 
     # -- whole trees ---------------------------------------------------------------------------------------------
 
-    def rebuild(self, node: Node, replace: Callable[[Node], Node | None]) -> Node:
+    def rebuild(
+        self,
+        node: Node,
+        replace: Callable[[Node], Node | None],
+        keep: Callable[[Node], bool] = lambda node: False,
+    ) -> Node:
         """Build ``node`` anew in this pool, bottom up and without recursion.
 
-        ``replace`` sees every node whose children are pooled and may return a pooled node to stand for it.
+        ``replace`` sees every node whose children are pooled and may return a pooled node to stand for it. What
+        satisfies ``keep`` must be pooled already and stays as it is.
         """
         done: dict[int, Node] = {}
         pending: list[tuple[Node, bool]] = [(node, False)]
@@ -265,16 +277,23 @@ class Pool:
             current, ready = pending.pop()
             if id(current) in done:
                 continue
-            below = children(current)
-            if below and not ready:
-                pending.append((current, True))
-                pending.extend((child, False) for child in below if id(child) not in done)
+            if ready:
+                made = self._combine(current, [done[id(child)] for child in children(current)])
+            elif keep(current):
+                done[id(current)] = current
                 continue
-            made = self._combine(current, tuple(done[id(child)] for child in below))
+            elif below := children(current):
+                pending.append((current, True))
+                for child in below:
+                    if id(child) not in done:
+                        pending.append((child, False))
+                continue
+            else:
+                made = self._combine(current, [])
             done[id(current)] = replace(made) or made
         return done[id(node)]
 
-    def _combine(self, node: Node, below: tuple[Node, ...]) -> Node:
+    def _combine(self, node: Node, below: list[Node]) -> Node:
         match node:
             case Literal(text):
                 return self.literal(text)
@@ -300,10 +319,12 @@ class Pool:
         return self.rebuild(node, lambda made: made.item if isinstance(made, Lexeme) else None)
 
     def substitute(self, node: Node, bodies: Mapping[str, Node]) -> Node:
-        """Put pooled bodies in the place of references (once: the references inside the bodies stay)."""
-        if self.facts(node).regular:
-            return node
-        return self.rebuild(node, lambda made: bodies.get(made.name) if isinstance(made, Ref) else None)
+        """Put pooled bodies in the place of references in a pooled node (once: those inside the bodies stay)."""
+
+        def is_free_of_them(part: Node) -> bool:
+            return self.facts(part).references.isdisjoint(bodies)
+
+        return self.rebuild(node, lambda made: bodies[made.name] if isinstance(made, Ref) else None, is_free_of_them)
 
 
 def _counts_merge(inner: Repeat, minimum: int, maximum: int | None) -> bool:

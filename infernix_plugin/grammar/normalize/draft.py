@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infernix_plugin.grammar.analysis import productive, reachable
+from infernix_plugin.grammar.analysis import components, productive
 from infernix_plugin.grammar.ir import Alt, Grammar, Node, Ref, Repeat, Seq
 from infernix_plugin.grammar.pool import Pool
 
@@ -54,13 +54,30 @@ class Draft:
                 elif owner.setdefault(id(body), name) != name:
                     replaced[name] = self.pool.ref(owner[id(body)])
             replaced = {name: _last(body, replaced) for name, body in replaced.items()}
-            self.rules = {
+            rules = {
                 name: self.pool.substitute(body, replaced) for name, body in self.rules.items() if name not in replaced
             }
-            needed = reachable(self.grammar())
-            self.rules = {name: body for name, body in self.rules.items() if name in needed}
+            self._keep_reachable(rules)
             if not replaced:
                 return
+
+    def _keep_reachable(self, rules: dict[str, Node]) -> None:
+        needed = {self.root}
+        pending = [self.root]
+        while pending:
+            found = self.pool.facts(rules[pending.pop()]).references - needed
+            needed |= found
+            pending.extend(found)
+        self.rules = {name: body for name, body in rules.items() if name in needed}
+
+    def order(self, rules: Mapping[str, Node]) -> list[list[str]]:
+        """Groups of rules that refer to each other, every group after the groups it refers to."""
+        return components(
+            {
+                name: [other for other in sorted(self.pool.facts(body).references) if other in rules]
+                for name, body in rules.items()
+            }
+        )
 
     # -- views of a node as a choice of sequences ------------------------------------------------------------------
 

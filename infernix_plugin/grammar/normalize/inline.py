@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from infernix_plugin.grammar.analysis import dependency_order
 from infernix_plugin.grammar.ir import Alt, CharSet, Node, Ref, Repeat, Seq, TokenSet, children, walk
 from infernix_plugin.grammar.normalize.draft import Draft
 
@@ -29,7 +28,7 @@ BROAD_SET = 1024
 def inline_rules(draft: Draft) -> None:
     """Write out small regular rules everywhere, and regular rules inside loops."""
     work = _Inliner(draft)
-    for group in dependency_order(draft.rules):
+    for group in draft.order(draft.rules):
         for name in group:
             draft.rules[name] = work.written_out(draft.rules[name])
         if len(group) == 1:
@@ -67,7 +66,7 @@ class _Inliner:
         grown = self._pool.substitute(body, self._small)
         if self._pool.facts(grown).positions <= max(MAX_RULE_POSITIONS, 2 * self._pool.facts(body).positions):
             body = grown
-        return self._pool.rebuild(body, self._regular_loop)
+        return self._pool.rebuild(body, self._regular_loop, lambda node: self._pool.facts(node).regular)
 
     def _is_sealed(self, node: Node) -> bool:
         """Whether there are loops over most characters, and none at the end."""
@@ -89,7 +88,7 @@ class _Inliner:
 
     def _regular_loop(self, node: Node) -> Node | None:
         """A loop made regular, if putting in rules is all it takes."""
-        if not isinstance(node, Repeat) or self._pool.facts(node).regular:
+        if not isinstance(node, Repeat):
             return None
         options = node.item.options if isinstance(node.item, Alt) else (node.item,)
         # A rule that is a round by itself must go in even if it is sealed: a loop over a loop is ambiguous.

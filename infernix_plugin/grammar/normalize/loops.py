@@ -7,7 +7,6 @@ rule gets that rule's options in its place. Regular loops stay: the emitter make
 
 from __future__ import annotations
 
-from infernix_plugin.grammar.analysis import dependency_order
 from infernix_plugin.grammar.emit import fits_regex
 from infernix_plugin.grammar.ir import Alt, Node, Ref, Repeat, Seq, walk
 from infernix_plugin.grammar.normalize.draft import Draft
@@ -23,7 +22,7 @@ MAX_OPENED_POSITIONS = 32
 def lower_loops(draft: Draft) -> None:
     """Replace the loops of all rules that the emitter cannot put into one automaton."""
     work = _Loops(draft)
-    for group in dependency_order(draft.rules):
+    for group in draft.order(draft.rules):
         for name in group:
             draft.rules[name] = work.lowered(name)
 
@@ -38,7 +37,7 @@ class _Loops:
     def lowered(self, name: str) -> Node:
         """The body of a rule with its loops replaced."""
         self._hint = name
-        return self._sequence(self._pool.rebuild(self._draft.rules[name], self._replace))
+        return self._sequence(self._pool.rebuild(self._draft.rules[name], self._replace, self._is_one_automaton))
 
     def _replace(self, node: Node) -> Node | None:
         match node:
@@ -51,11 +50,13 @@ class _Loops:
                 return self._pool.repeat(self._sequence(item), minimum, maximum)
         return None
 
+    def _is_one_automaton(self, node: Node) -> bool:
+        return fits_regex(node, self._pool.facts(node))
+
     def _is_loop(self, node: Node) -> bool:
         if not isinstance(node, Repeat) or (node.minimum, node.maximum) == (0, 1):
             return False
-        facts = self._pool.facts(node)
-        if not facts.plain or fits_regex(node, facts):
+        if not self._pool.facts(node).plain or self._is_one_automaton(node):
             return False
         rounds = node.minimum if node.maximum is None else node.maximum
         item = self._pool.facts(node.item).positions
@@ -63,14 +64,13 @@ class _Loops:
 
     def _sequence(self, node: Node) -> Node:
         """A sequence, or one part, with the loops replaced from right to left."""
-        rest = self._pool.epsilon
+        tail: list[Node] = []
         for item in reversed(self._draft.items(node)):
-            rest = (
-                self._loop(item, rest)
-                if isinstance(item, Repeat) and self._is_loop(item)
-                else self._pool.seq(item, rest)
-            )
-        return rest
+            if isinstance(item, Repeat) and self._is_loop(item):
+                tail = [self._loop(item, self._pool.seq(*reversed(tail)))]
+            else:
+                tail.append(item)
+        return self._pool.seq(*reversed(tail))
 
     def _loop(self, loop: Repeat, rest: Node) -> Node:
         """``loop`` and then ``rest``."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from contextlib import suppress
 
-from infernix_plugin.grammar.analysis import components, dependency_order, references
+from infernix_plugin.grammar.analysis import components
 from infernix_plugin.grammar.ir import Alt, Node, Ref, Repeat, Seq, TokenSet, children, walk
 from infernix_plugin.grammar.normalize.draft import Draft
 
@@ -30,6 +30,8 @@ _FIRST, _LAST = 0, -1
 
 MAX_COPIES = 128
 """Most sequences that one rule's choices may be spread into."""
+MAX_CYCLE = 32
+"""Most rules of one left-recursive cycle."""
 MAX_GROWTH = 1024
 """Most positions a group of rules may grow to, or four times what it had if that is more."""
 MAX_COPIED_POSITIONS = 24
@@ -43,18 +45,13 @@ class _TooLargeError(Exception):
 def remove_recursion(draft: Draft) -> None:
     """Rewrite every group of mutually recursive rules, callees first."""
     regular: set[str] = set()
-    known = set(draft.rules)
-    for group in dependency_order(draft.rules):
-        bodies = {name: draft.rules[name] for name in group}
-        if any(name in bodies for body in bodies.values() for name in references(body)):
-            with suppress(_TooLargeError):
-                draft.rules.update(_Group(draft, bodies, regular).solved())
-        written = {name: body for name, body in draft.rules.items() if name in bodies or name not in known}
-        known.update(written)
-        for names in components(
-            {name: [other for other in references(body) if other in written] for name, body in written.items()}
-        ):
-            if len(names) == 1 and _is_regular(draft.rules[names[0]], regular):
+    for group in draft.order(draft.rules):
+        written = {name: draft.rules[name] for name in group}
+        if not all(draft.pool.facts(body).references.isdisjoint(written) for body in written.values()):
+            written = _Group(draft, written, regular).solved()
+            draft.rules.update(written)
+        for names in draft.order(written):
+            if len(names) == 1 and _is_regular(written[names[0]], regular):
                 regular.add(names[0])
 
 
@@ -70,14 +67,26 @@ class _Group:
         self._pool = draft.pool
         self._bodies = bodies
         self._regular = regular
+        self._operands: dict[str, Node] = {}
         self._budget = max(MAX_GROWTH, 4 * self._positions())
 
     def solved(self) -> dict[str, Node]:
-        """The rules in closed form."""
+        """The rules in closed form as far as that pays, and rules made for operands that are needed twice."""
+        found = dict(self._bodies)
+        with suppress(_TooLargeError):
+            self._break_cycles()
+            found = dict(self._bodies)
+        for name, body in found.items():
+            with suppress(_TooLargeError):
+                found[name] = self._closed(name, body)
+        return {**found, **self._operands}
+
+    def _break_cycles(self) -> None:
         for end in (_FIRST, _LAST) if self._is_right_linear() else (_FIRST,):
             while cycle := self._cycle(end):
+                if len(cycle) > MAX_CYCLE:
+                    raise _TooLargeError
                 self._open(cycle, end)
-        return {name: self._closed(name, body) for name, body in self._bodies.items()}
 
     def _positions(self) -> int:
         return sum(self._pool.facts(body).positions for body in self._bodies.values())
@@ -182,7 +191,9 @@ class _Group:
             return body
         operand = pool.seq(pool.repeat(pool.alt(*before)), pool.alt(*base))
         if between and pool.facts(operand).positions > MAX_COPIED_POSITIONS:
-            operand = pool.ref(self._draft.add(name, operand))
+            fresh = self._draft.fresh(name)
+            self._operands[fresh] = operand
+            operand = pool.ref(fresh)
         return pool.seq(operand, pool.repeat(pool.alt(*after, *(pool.seq(link, operand) for link in between))))
 
 

@@ -1,0 +1,228 @@
+"""The emitted EBNF against the brute-force oracle, on xgrammar itself."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infernix_plugin.grammar.emit import MAX_REGEX_COUNT, emit
+from infernix_plugin.grammar.ir import (
+    EPSILON,
+    NEVER,
+    Alt,
+    And,
+    CharSet,
+    Grammar,
+    Lexeme,
+    Literal,
+    Node,
+    Not,
+    Ref,
+    Repeat,
+    Seq,
+    TokenSet,
+    alt,
+    chars,
+    charset,
+    complement,
+    optional,
+    repeat,
+    seq,
+)
+from tests.oracles.ir_oracle import language, matches
+from tests.oracles.ir_strategies import ALPHABET, grammars, regular_nodes
+from tests.oracles.xgrammar_engine import LONGER, STOP, VOCABULARY, Engine
+
+MAX_LEN = 4
+TEXTS = ["".join(word) for n in range(MAX_LEN + 1) for word in itertools.product(ALPHABET, repeat=n)]
+
+
+def engine(node: Node) -> Engine:
+    return Engine(emit(Grammar({"root": node})))
+
+
+def agrees_with_oracle(grammar: Grammar, ebnf: str) -> None:
+    """Same texts as the oracle, and masks that say of every longer token what its bytes say."""
+    tested = Engine(ebnf)
+    expected = language(grammar, ALPHABET, MAX_LEN)
+    assert {text for text in TEXTS if tested.accepts(text)} == expected, ebnf
+    for text in TEXTS[:13]:
+        if tested.reaches(text):
+            legal = tested.legal(text)
+            assert (STOP in legal) == (text in expected), ebnf
+            for token in (*range(256, STOP), *b"ab", 0xC3):
+                assert (token in legal) == tested.reaches(text.encode() + VOCABULARY[token]), (ebnf, text, token)
+
+
+@settings(max_examples=150, deadline=None)
+@given(regular_nodes(leaves=10))
+def test_regular_nodes_keep_their_language(node: Node) -> None:
+    grammar = Grammar({"root": node})
+    agrees_with_oracle(grammar, emit(grammar))
+
+
+@settings(max_examples=150, deadline=None)
+@given(grammars())
+def test_grammars_keep_their_language(grammar: Grammar) -> None:
+    agrees_with_oracle(grammar, emit(grammar))
+
+
+@settings(max_examples=50, deadline=None)
+@given(grammars())
+def test_emission_is_deterministic_and_blind_to_rule_names(grammar: Grammar) -> None:
+    renamed = {"root": "S.tart", "p": "Token", "q": "a rule", "r": "::="}
+
+    def rename(node: Node) -> Node:
+        match node:
+            case Ref(name):
+                return Ref(renamed[name])
+            case Seq(items):
+                return Seq(tuple(map(rename, items)))
+            case Alt(options):
+                return Alt(tuple(map(rename, options)))
+            case Repeat(item, low, high):
+                return Repeat(rename(item), low, high)
+            case Lexeme(item):
+                return Lexeme(rename(item))
+        return node
+
+    other = Grammar({renamed[name]: rename(body) for name, body in grammar.rules.items()}, "S.tart")
+    assert emit(other) == emit(grammar)
+
+
+SPECIAL = [0, 1, 9, 10, 13, 27, 31, 32, *range(33, 128), 0x80, 0xA0, 0xE9, 0x7FF, 0x800, 0x2028, 0xD7FF, 0xE000]
+SPECIAL += [0xFEFF, 0xFFFD, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF]
+
+
+@pytest.mark.parametrize("scalar", SPECIAL, ids=hex)
+def test_every_kind_of_character_is_escaped_exactly(scalar: int) -> None:
+    """In a literal before a hexadecimal digit, at the ends of a class, in a complement, and inside ``Regex``."""
+    char, one = chr(scalar), charset([(scalar, scalar)])
+    mixed = charset([(scalar, scalar), (ord("A"), ord("C"))])
+    texts = ["a", "B", "-", "]", "^", "\\", '"', "\0", "\n", "é", "\U0010ffff", chr(scalar ^ 1), "", "<", "<B", "A-C"]
+    texts += [char, char + "0", char + char, "<" + char, f"<{char}{char}<B"]
+    for node in (
+        Literal(char + "0"),
+        seq(mixed, mixed),
+        alt(mixed, Literal("xx")),
+        complement(one),
+        repeat(alt(seq(Literal("<"), mixed), one), 1, 3),
+        repeat(alt(Literal("<" + char), complement(mixed)), 1, 3),
+    ):
+        tested, grammar = engine(node), Grammar({"root": node})
+        assert {text for text in texts if tested.accepts(text)} == {text for text in texts if matches(grammar, text)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=8), st.text(max_size=8))
+def test_literals_match_only_themselves(text: str, other: str) -> None:
+    for node in (Literal(text), repeat(seq(Literal("["), optional(Literal(text)), Literal("]")), 1, 2)):
+        tested = engine(node)
+        wanted = text if isinstance(node, Literal) else f"[{text}]"
+        assert tested.accepts(wanted)
+        assert tested.accepts(other) == (other == wanted)
+
+
+def test_class_ranges_are_exact_at_their_ends() -> None:
+    ranges = [(0, 1), (0x7E, 0x81), (0x7FE, 0x801), (0xD7FE, 0xE001), (0xFFFE, 0x10001), (0x10FFFE, 0x10FFFF)]
+    members = charset(ranges)
+    for node in (members, seq(optional(Literal("ab")), members)):
+        tested = engine(node)
+        for low, high in ranges:
+            for scalar in {low - 1, low, low + 1, high - 1, high, high + 1} - {-1, 0x110000}:
+                if not 0xD800 <= scalar <= 0xDFFF:
+                    assert tested.accepts(chr(scalar)) == (scalar in members), hex(scalar)
+    assert not tested.reaches(b"\xed\xa0")  # the bytes of a surrogate
+    assert not tested.reaches(b"\xc0")  # never in UTF-8
+
+
+def test_the_empty_string_and_the_empty_language() -> None:
+    assert engine(EPSILON).accepts("")
+    assert engine(Seq(())).legal("") == {STOP}
+    for node in (NEVER, CharSet(()), Seq((Literal("a"), NEVER)), TokenSet(())):
+        assert engine(node).legal("") == set()
+    assert engine(Alt((CharSet(()), Literal("a")))).accepts("a")
+    assert engine(Repeat(NEVER, 0, 3)).accepts("")
+
+
+def test_tokens_by_id() -> None:
+    two, three = 256, 257
+    spelled = seq(TokenSet((three, two, two)), Literal("x"), repeat(TokenSet((two,), exclude=True)))
+    tested = engine(spelled)
+    assert tested.legal("") == {two, three}  # not the bytes of the same spelling
+    assert tested.accepts_tokens([two, ord("x"), three, 0, STOP - 1])
+    assert not tested.accepts_tokens([two, ord("x"), two])
+    anything = engine(seq(TokenSet((), exclude=True), Literal("a")))
+    assert anything.legal("") == set(range(STOP))
+    assert anything.accepts_tokens([7, ord("a")])
+    counted = engine(Repeat(Alt((TokenSet((two,)), Literal("a"))), 2, 3))
+    assert counted.accepts_tokens([two, ord("a"), two])
+    assert not counted.accepts_tokens([two])
+
+
+def test_an_entry_rule_that_is_referred_to_has_full_masks() -> None:
+    """xgrammar takes the end of the entry rule for the end of the text: without a wrapper ``))`` is refused here."""
+    nested = Grammar({"root": Alt((seq(Literal("("), Ref("root"), Literal(")")), Literal("x")))})
+    legal = Engine(emit(nested)).legal("((x")
+    assert 256 + LONGER.index(b"))") in legal
+
+
+@pytest.mark.parametrize(
+    ("node", "inside", "outside"),
+    [
+        (optional(Repeat(Seq((Literal("a"), Literal("a"))), 1, None)), ["", "aa", "aaaa"], ["a", "aaa"]),
+        (optional(seq(Literal("a"), repeat(Literal("a"), 1))), ["", "aa", "aaa"], ["a"]),
+        (seq(optional(seq(repeat(Literal("a"), 1), Literal("b"))), Literal("c")), ["c", "aabc"], ["ac", "bc"]),
+        (Repeat(seq(Literal("a"), optional(Literal("b"))), 2, None), ["aa", "abab", "aab"], ["a", "aabba", "abb"]),
+        (seq(Literal("x"), repeat(alt(seq(chars("ab"), chars("c")), Literal("dd")), 2)), ["xacdd"], ["xac", "xdd"]),
+    ],
+)
+def test_shapes_that_the_engine_gets_wrong_when_written_plainly(
+    node: Node, inside: list[str], outside: list[str]
+) -> None:
+    tested = engine(node)
+    assert [text for text in inside if not tested.accepts(text)] == []
+    assert [text for text in outside if tested.accepts(text)] == []
+
+
+@pytest.mark.parametrize("count", [2, MAX_REGEX_COUNT, MAX_REGEX_COUNT + 1, 300])
+def test_counts_are_exact_on_both_sides_of_every_threshold(count: int) -> None:
+    pair = alt(chars("ab"), Literal("cd"))
+    for node, unit in ((pair, "cd"), (chars("ab"), "a"), (seq(Literal("("), chars("ab"), Literal(")")), "(b)")):
+        exact, most = engine(Repeat(node, count, count)), engine(seq(Literal("<"), Repeat(node, 1, count)))
+        for tested, start in ((exact, ""), (most, "<")):
+            assert tested.accepts(start + unit * count)
+            assert not tested.reaches(start + unit * (count + 1))
+        assert not exact.accepts(unit * (count - 1))
+        assert most.accepts("<" + unit)
+        assert not most.accepts("<")
+
+
+def test_a_rule_that_counts_itself() -> None:
+    """Plain ``r ::= r{0,2}`` overflows the stack of xgrammar's compiler."""
+    grammar = Grammar({"root": Ref("r"), "r": Alt((Repeat(Ref("r"), 0, 2), Literal("a")))})
+    tested = Engine(emit(grammar))
+    assert tested.accepts("")
+    assert tested.accepts("aaa")
+    Engine(emit(Grammar({"root": Ref("r"), "r": Repeat(Ref("r"), 0, 2)})))
+
+
+def test_deep_grammars_are_cut_into_rules() -> None:
+    depth = 3 * sys.getrecursionlimit()
+    node: Node = Ref("x")
+    for _ in range(depth):
+        node = Seq((Literal("("), Alt((node, Literal("y"))), Literal(")")))
+    tested = Engine(emit(Grammar({"root": node, "x": Alt((Literal("z"), seq(Literal("<"), Ref("x"))))})))
+    assert tested.accepts("(" * depth + "<<z" + ")" * depth)
+    assert tested.accepts("(((y)))")
+    assert not tested.reaches("(" * (depth + 1))
+
+
+def test_intersections_are_refused() -> None:
+    for node in (And((Literal("a"), chars("ab"))), seq(Literal("b"), Not(Literal("a")))):
+        with pytest.raises(ValueError, match="intersection"):
+            emit(Grammar({"root": node}))
