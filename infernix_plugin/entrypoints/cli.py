@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -68,6 +69,7 @@ def version() -> None:
 def main() -> None:
     """Console script: an expected error is one line on stderr and exit code 1."""
     install_import_repairs()
+    os.environ.setdefault("TQDM_DISABLE", "1")  # the commands report their steps themselves
     try:
         app()
     except (InfernixError, ImportError, OSError) as error:

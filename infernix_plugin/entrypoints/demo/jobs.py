@@ -106,7 +106,7 @@ def jobs() -> list[Job]:
         ),
         Job(
             "pull a date",
-            "The contract was signed on 17 May 2023 in Oslo. Write the date as YYYY-MM-DD.",
+            "Invoice 881 was issued on 2023-05-17 and paid two weeks later. When was it issued?",
             "regex",
             DATE,
             check_date,
@@ -114,7 +114,7 @@ def jobs() -> list[Job]:
         ),
         Job(
             "a house command",
-            "Write a command to turn on the heater in the bedroom at 06:45.",
+            "Repeat this command: turn on the heater in the bedroom at 06:45.",
             "grammar",
             COMMAND_GRAMMAR,
             check_command,
@@ -122,7 +122,7 @@ def jobs() -> list[Job]:
         ),
         Job(
             "any JSON object",
-            'Write the colour and the number of wheels of a red bicycle as JSON, like {"colour": "blue", "wheels": 4}.',
+            "Write the colour and the number of wheels of a red car as JSON.",
             "json_object",
             True,
             check_object,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from infernix_plugin.entrypoints.demo.jobs import MISTAKE_LOCATION, Job
 from infernix_plugin.entrypoints.demo.server import DraftCounts
 
-OUTPUT_CHARACTERS = 72
+OUTPUT_CHARACTERS = 100
 COMPLAINT_CHARACTERS = 24
 
 
@@ -80,15 +81,15 @@ class Report:
         self.problems.append(f"{self.title}: {text}")
 
     def table(self) -> Table:
-        """Return the results as a table for people."""
-        table = Table(title=self.title, title_justify="left", title_style="bold")
-        table.add_column("job", min_width=12)
+        """Return the results as a table for people; ``drafts`` are those accepted, of those proposed."""
+        table = Table(title=self.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table.add_column("job")
         table.add_column("constraint", no_wrap=True)
         table.add_column("via", no_wrap=True)
-        table.add_column("output", overflow="fold", min_width=40)
-        table.add_column("valid", min_width=8)
+        table.add_column("output", overflow="fold")
+        table.add_column("valid")
         table.add_column("finish", no_wrap=True)
-        table.add_column("drafts accepted", justify="right", min_width=10)
+        table.add_column("drafts", justify="right", no_wrap=True)
         table.add_column("time", justify="right", no_wrap=True)
         for row in self._rows:
             table.add_row(*row)
