@@ -87,7 +87,12 @@ class _Writer:
     def _choice(self, node: Node, depth: int) -> str:
         if not isinstance(node, Alt):
             return self._sequence(node, depth)
-        return " | ".join(self._sequence(option, depth) for option in node.options) or self._lexeme(NEVER)
+        # One terminal for all single-piece literals: it is cut in the same way, and long lists stay within limits.
+        words = tuple(filter(_is_piece, node.options))
+        options = [self._sequence(option, depth) for option in node.options if len(words) < 2 or not _is_piece(option)]
+        if len(words) > 1:
+            options.append(self._lexeme(Alt(words)))
+        return " | ".join(options) or self._lexeme(NEVER)
 
     def _sequence(self, node: Node, depth: int) -> str:
         items = node.items if isinstance(node, Seq) else (node,)
@@ -119,6 +124,10 @@ class _Writer:
 
     def _lexeme(self, item: Node) -> str:
         return self._terminals.setdefault(_terminal(item), f"T{len(self._terminals)}")
+
+
+def _is_piece(node: Node) -> bool:
+    return isinstance(node, Literal) and len(literal_pieces(node.text)) == 1
 
 
 def _as_loop(name: str, body: Node) -> Node:

@@ -1,9 +1,12 @@
-"""Token terminals of a user's grammar: only ordinary text tokens may be content."""
+"""Token terminals: which ones content may hold, and a form that xgrammar gets right."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from infernix_plugin.errors import InvalidGrammar
-from infernix_plugin.grammar.ir import Alt, And, Grammar, Lexeme, Node, Not, Repeat, Seq, TokenSet, walk
+from infernix_plugin.grammar.analysis import fold
+from infernix_plugin.grammar.ir import Alt, Grammar, Node, Repeat, Seq, TokenSet, alt, walk
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 
 
@@ -22,7 +25,10 @@ def restrict_terminals(grammar: Grammar, domain: TokenDomain) -> Grammar:
         for token in node.ids:
             _check(token, domain)
     control = tuple(domain.ids_of_class(TokenClass.CONTROL))
-    return Grammar({name: _exclude(body, control) for name, body in grammar.rules.items()}, grammar.root)
+    return _map_token_sets(
+        grammar,
+        lambda node: TokenSet(tuple(sorted({*node.ids, *control})), exclude=True) if node.exclude else node,
+    )
 
 
 def _check(token: int, domain: TokenDomain) -> None:
@@ -36,21 +42,43 @@ def _check(token: int, domain: TokenDomain) -> None:
         )
 
 
-def _exclude(node: Node, control: tuple[int, ...]) -> Node:
-    match node:
-        case TokenSet(ids, True):
-            return TokenSet(tuple(sorted({*ids, *control})), exclude=True)
-        case Seq(items):
-            return Seq(tuple(_exclude(item, control) for item in items))
-        case Alt(options):
-            return Alt(tuple(_exclude(option, control) for option in options))
-        case And(items):
-            return And(tuple(_exclude(item, control) for item in items))
-        case Repeat(item, minimum, maximum):
-            return Repeat(_exclude(item, control), minimum, maximum)
-        case Not(item):
-            return Not(_exclude(item, control))
-        case Lexeme(item):
-            return Lexeme(_exclude(item, control))
-        case _:
+def with_equal_exclusions(grammar: Grammar) -> Grammar:
+    """The same language with one common set of excluded ids in all negated token sets.
+
+    xgrammar 0.2.8 takes the ids excluded by one alternative out of every other alternative of the same state.
+    """
+    exclusions = {
+        frozenset(node.ids)
+        for body in grammar.rules.values()
+        for node in walk(body)
+        if isinstance(node, TokenSet) and node.exclude
+    }
+    if len(exclusions) < 2:
+        return grammar
+    common = frozenset().union(*exclusions)
+
+    def replace(node: TokenSet) -> Node:
+        if not node.exclude:
             return node
+        readmitted = tuple(sorted(common - set(node.ids)))
+        negated = TokenSet(tuple(sorted(common)), exclude=True)
+        return alt(negated, TokenSet(readmitted)) if readmitted else negated
+
+    return _map_token_sets(grammar, replace)
+
+
+def _map_token_sets(grammar: Grammar, replace: Callable[[TokenSet], Node]) -> Grammar:
+    def rebuilt(node: Node, below: list[Node]) -> Node:
+        match node:
+            case TokenSet():
+                return replace(node)
+            case Seq():
+                return Seq(tuple(below))
+            case Alt():
+                return Alt(tuple(below))
+            case Repeat(_, minimum, maximum):
+                return Repeat(below[0], minimum, maximum)
+            case _:
+                return node  # what is left is free of tokens
+
+    return Grammar({name: fold(body, rebuilt) for name, body in grammar.rules.items()}, grammar.root)

@@ -17,6 +17,9 @@ from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
 _SPECIAL = b"\xff"
 """llguidance's mark of a token that matches by its id only. No UTF-8 text contains the byte."""
 
+_NO_BYTE = "NoExtension"
+"""Begins the error of a position that not even a single byte can continue."""
+
 _BYTES_PER_CHARACTER = 16
 """Size of a compiled grammar per character of its text; the terminals' automata grow with use."""
 
@@ -91,7 +94,7 @@ class _Compiled:
         limits = LLParserLimits(verbose_errors=False)
         self._start = LLMatcher(vocabulary, LLMatcher.grammar_from_lark(text), log_level=0, limits=limits)
         if self._start.is_error():
-            raise ConstraintTooLarge(f"the constraint is too large for its engine: {self._start.get_error()}")
+            raise _too_large(self._start)
 
     def matcher(self) -> Matcher:
         return _Matcher(self._start, self._words, self._first_byte_token)
@@ -109,12 +112,12 @@ class _Matcher:
         scratch = self._scratch
         self._matcher.unsafe_compute_mask_ptr(scratch.ctypes.data, scratch.nbytes)
         if self._matcher.is_error():
-            message = self._matcher.get_error()
+            failed = self._matcher
             self._recover()
-            if message.startswith("NoExtension"):
-                row.fill(0)
-                return
-            raise ConstraintTooLarge(f"the constraint became too large for its engine: {message}")
+            if not failed.get_error().startswith(_NO_BYTE):
+                raise _too_large(failed)
+            row.fill(0)
+            return
         np.copyto(row, scratch[: row.size])
 
     def accept(self, token: int) -> bool:
@@ -144,3 +147,8 @@ class _Matcher:
         self._matcher = self._start.deep_copy()
         if self._matcher.try_consume_tokens(self._history) != len(self._history):
             raise RuntimeError("llguidance does not repeat what it accepted before")
+
+
+def _too_large(matcher: Any) -> ConstraintTooLarge:
+    reason = next(iter(matcher.get_error().splitlines()), "no reason given")
+    return ConstraintTooLarge(f"the constraint is over a limit of its engine: {reason[:200]}")

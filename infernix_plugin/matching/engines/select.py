@@ -1,11 +1,12 @@
 """Which engine runs a grammar.
 
-xgrammar runs any context-free grammar of characters. It has no intersections, precomputes masks for every state of
-every rule, and unrolls counted choices into states. llguidance builds its automata while they are used and knows
-intersections, but it cuts the output with a longest-match lexer, so it runs what
-:mod:`infernix_plugin.matching.engines.lexing` can show to be exact. That is every JSON schema so far, and there it is
-the faster one: 28 MaskBench schemas that both can run compile in 7 ms instead of 360 ms and take 0.010 ms per mask
-instead of 0.025 ms (averages, Qwen3 vocabulary, one busy core).
+llguidance builds its automata while they are used and knows intersections, but it cuts the output with a longest-match
+lexer, so it runs what :mod:`infernix_plugin.matching.engines.lexing` can show to be exact: every JSON schema so far,
+and every language that is regular as a whole, which is one terminal. There it is the better engine: 28 MaskBench
+schemas that both can run compile in 7 ms instead of 360 ms and take 0.010 ms per mask instead of 0.025 ms; a choice of
+5000 random strings compiles in 0.6 s instead of 8.6 s (averages, Qwen3 vocabulary, one busy core).
+
+xgrammar runs what is left, which is any other context-free grammar without intersections.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from infernix_plugin.grammar.ir import (
     CharSet,
     Grammar,
     Lexeme,
-    Literal,
     Node,
     Not,
     Ref,
@@ -40,13 +40,7 @@ from infernix_plugin.matching.engines.lexing import ambiguity
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
 
-MAX_UNROLLED = 64
-"""Largest number of letters a counted repetition may unroll to in xgrammar.
-
-``[a-z ]{0,n}`` compiles in 0.35 s for n = 50 and in 2.4 s for n = 300 with xgrammar, in 6 ms for any n with llguidance,
-whose masks then take 0.4 ms (Qwen3 vocabulary, one busy core).
-"""
-MAX_TERMINAL_NODES = 1 << 16
+MAX_TERMINAL_NODES = 1 << 20
 """Largest tree that a regular grammar may become when its rules are written out into one terminal."""
 
 
@@ -90,16 +84,11 @@ class Engines:
 
 
 def as_terminal(grammar: Grammar) -> Grammar:
-    """The same content language, as one lexeme where that is the better form.
+    """The same content language, as one lexeme if it is regular and the front end made no lexemes.
 
-    A regular language with intersections, or with counts that xgrammar would unroll for seconds, is better one
-    terminal for llguidance. Nothing of the grammar's own follows the content, so a longest match is the whole match.
+    Nothing of the grammar's own follows the content, so a longest match is the whole match.
     """
-    if _has_lexemes(grammar):
-        return grammar
-    if not has_intersections(grammar) and _unrolled_letters(grammar) <= MAX_UNROLLED:
-        return grammar
-    if grammar.root not in regular_rules(grammar):
+    if _has_lexemes(grammar) or grammar.root not in regular_rules(grammar):
         return grammar
     body = _written_out(grammar)
     return grammar if body is None else Grammar({grammar.root: Lexeme(body)}, grammar.root)
@@ -119,29 +108,6 @@ def _has_bare_characters(node: Node) -> bool:
         if not isinstance(current, Lexeme):
             pending.extend(children(current))
     return False
-
-
-def _unrolled_letters(grammar: Grammar) -> int:
-    """The most letters that one counted repetition unrolls to."""
-    most = 0
-
-    def letters(node: Node, below: list[int]) -> int:
-        nonlocal most
-        match node:
-            case Literal(text):
-                return len(text)
-            case CharSet():
-                return 1
-            case Repeat(_, minimum, maximum) if max(minimum, maximum or 0) > 1:
-                count = below[0] * max(minimum, maximum or 0)
-                most = max(most, count)
-                return count
-            case _:
-                return sum(below)
-
-    for name in reachable(grammar):
-        fold(grammar.rules[name], letters)
-    return most
 
 
 def _written_out(grammar: Grammar) -> Node | None:

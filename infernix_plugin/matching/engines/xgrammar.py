@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.grammar.emit import emit
-from infernix_plugin.grammar.ir import Grammar
+from infernix_plugin.grammar.ir import Grammar, TokenSet, walk
 from infernix_plugin.grammar.normalize import normalize
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
+from infernix_plugin.matching.terminals import with_equal_exclusions
 
 _UNMATCHABLE = b"\xff"
 """A byte that no UTF-8 text contains: put before a control token's spelling, the token matches by its id only."""
 
 _RULE_CACHE_FAULT = "per_rule_fsm_hashes"
-"""Part of the message with which xgrammar 0.2.8's cache of compiled rules fails on some valid grammars."""
+"""Part of the message with which xgrammar 0.2.8's cache of compiled rules fails on some valid grammars.
+
+A worse fault of that cache gives no message: rules that differ in nothing but the ids of their token terminals are
+taken for the same rule, within a grammar and between grammars. So whatever names tokens is compiled without it.
+"""
 
 
 class XgrammarEngine:
@@ -35,8 +41,10 @@ class XgrammarEngine:
         Raises:
             ValueError: it has.
         """
-        text = emit(normalize(grammar))
-        return _Compiled(self._compile(self._vocabulary(_UNMATCHABLE), "compile_grammar", text))
+        normal = normalize(with_equal_exclusions(grammar))
+        names_tokens = any(isinstance(part, TokenSet) for body in normal.rules.values() for part in walk(body))
+        vocabulary = self._vocabulary(_UNMATCHABLE)
+        return _built(vocabulary, lambda compiler: compiler.compile_grammar(emit(normal)), cache=not names_tokens)
 
     def compile_structural_tag(self, text: str) -> EngineGrammar:
         """Compile the JSON text of an xgrammar structural tag, in which control tokens also match by their spelling.
@@ -44,18 +52,12 @@ class XgrammarEngine:
         Raises:
             InvalidGrammar: xgrammar refuses it.
         """
+        vocabulary = self._vocabulary(b"")
+        may_name_tokens = "token" in text
         try:
-            return _Compiled(self._compile(self._vocabulary(b""), "compile_structural_tag", text))
+            return _built(vocabulary, lambda compiler: compiler.compile_structural_tag(text), cache=not may_name_tokens)
         except (RuntimeError, ValueError) as error:
-            raise InvalidGrammar(f"the structural tag is not valid: {_first_line(error)}") from error
-
-    def _compile(self, vocabulary: _Vocabulary, method: str, text: str) -> Any:
-        try:
-            return getattr(vocabulary.cached, method)(text)
-        except RuntimeError as error:
-            if _RULE_CACHE_FAULT not in str(error):
-                raise
-            return getattr(vocabulary.uncached, method)(text)
+            raise InvalidGrammar(f"the structural tag is not valid: {_last_line(error)}") from error
 
     def _vocabulary(self, marker_prefix: bytes) -> _Vocabulary:
         with self._lock:
@@ -78,6 +80,16 @@ class _Vocabulary:
         index = xgrammar.TokenizerInfo(pieces, xgrammar.VocabType.RAW, vocab_size=domain.vocab_size, stop_token_ids=[])
         self.cached = xgrammar.GrammarCompiler(index, max_threads=1, cache_limit_bytes=cache_bytes)
         self.uncached = xgrammar.GrammarCompiler(index, max_threads=1, cache_enabled=False)
+
+
+def _built(vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> _Compiled:
+    if cache:
+        try:
+            return _Compiled(run(vocabulary.cached))
+        except RuntimeError as error:
+            if _RULE_CACHE_FAULT not in str(error):
+                raise
+    return _Compiled(run(vocabulary.uncached))
 
 
 class _Compiled:
@@ -114,6 +126,6 @@ class _Matcher:
         return bool(self._matcher.is_completed())
 
 
-def _first_line(error: Exception) -> str:
+def _last_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else type(error).__name__
