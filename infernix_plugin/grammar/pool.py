@@ -319,12 +319,15 @@ class Pool:
         return self.rebuild(node, lambda made: made.item if isinstance(made, Lexeme) else None)
 
     def substitute(self, node: Node, bodies: Mapping[str, Node]) -> Node:
-        """Put pooled bodies in the place of references in a pooled node (once: those inside the bodies stay)."""
+        """Put pooled bodies in the place of references in a pooled node; references inside the bodies stay as a rule.
 
-        def is_free_of_them(part: Node) -> bool:
-            return self.facts(part).references.isdisjoint(bodies)
+        Where a choice shrinks to one body that is a reference itself, that one may be followed as well.
+        """
 
-        return self.rebuild(node, lambda made: bodies[made.name] if isinstance(made, Ref) else None, is_free_of_them)
+        def replace(part: Node) -> Node | None:
+            return bodies.get(part.name) if isinstance(part, Ref) else None
+
+        return self.rebuild(node, replace, keep=lambda part: self.facts(part).references.isdisjoint(bodies))
 
 
 def _counts_merge(inner: Repeat, minimum: int, maximum: int | None) -> bool:
