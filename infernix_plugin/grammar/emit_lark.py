@@ -1,14 +1,13 @@
 r"""The grammar tree as Lark text for llguidance, which also knows intersection and complement of terminals.
 
 llguidance cuts the output into terminals with a longest-match lexer, so only what a longest-match lexer may decide
-becomes a terminal: every :class:`Lexeme`, and the pieces of every :class:`Literal`
-(:mod:`infernix_plugin.matching.lexing` says which grammars that is exact for). Notation of terminals: Rust ``regex``
-classes inside ``/.../``, and ``& | ~ * {m,n}`` around them.
+becomes a terminal: every :class:`Lexeme`, and the pieces of every :class:`Literal`. For which grammars that is exact,
+:mod:`infernix_plugin.matching.engines.lexing` says. Terminals are written as Rust ``regex`` inside ``/.../``, with
+``& | ~ {m,n}`` around such where they hold intersections.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
@@ -101,7 +100,7 @@ class _Writer:
     def _element(self, node: Node, depth: int) -> str:
         match node:
             case Literal(text):
-                return " ".join(map(_quoted, literal_pieces(text))) or '""'
+                return " ".join(_terminal(Literal(piece)) for piece in literal_pieces(text)) or '""'
             case Lexeme(item) if nullable(item):
                 return f"{self._lexeme(_without_empty(item))}?"
             case Lexeme(item):
@@ -152,10 +151,6 @@ def _without_empty(item: Node) -> Node:
     if isinstance(item, Repeat) and not nullable(item.item):
         return Repeat(item.item, 1, item.maximum)
     return And((item, Not(EPSILON)))
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _count(minimum: int, maximum: int | None) -> str:

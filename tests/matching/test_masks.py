@@ -123,8 +123,14 @@ JSON_TEXTS = st.one_of(
 )
 
 
+@pytest.mark.xfail(reason="xgrammar 0.2.8 reads Regex choices that begin alike wrongly, and the emitter writes them")
+@pytest.mark.parametrize("choice", [repeat(Literal("a"), 1, 2), seq(Literal("a"), optional(Literal("a")))], ids=str)
+def test_choices_that_begin_alike_on_xgrammar(choice: Node) -> None:
+    assert_masks_are_exact("xgrammar", alt(Literal("a"), choice))
+
+
 @given(finite(TEXTS), st.integers(0, 1 << 16))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, derandomize=True)
 def test_texts_on_xgrammar(node: Node, seed: int) -> None:
     assert_masks_are_exact("xgrammar", node, seed)
 
@@ -136,13 +142,13 @@ def test_texts_as_one_terminal_on_llguidance(node: Node, seed: int) -> None:
 
 
 @given(finite(st.one_of(TEXTS, TOKENS)), st.integers(0, 1 << 16))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_texts_and_tokens_on_xgrammar(node: Node, seed: int) -> None:
     assert_masks_are_exact("xgrammar", node, seed)
 
 
 @given(finite(JSON_TEXTS), st.integers(0, 1 << 16))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_what_is_called_unambiguous_is_exact_on_llguidance(node: Node, seed: int) -> None:
     assume(ambiguity(Grammar({"root": node}), DOMAIN) is None)
     assert_masks_are_exact("llguidance", node, seed)

@@ -1,0 +1,204 @@
+"""Which grammars a longest-match lexer cuts exactly."""
+
+import pytest
+
+from infernix_plugin.errors import UnsatisfiableConstraint
+from infernix_plugin.grammar import json_schema
+from infernix_plugin.grammar.emit_lark import emit_lark, literal_pieces
+from infernix_plugin.grammar.ir import (
+    EPSILON,
+    NEVER,
+    Alt,
+    And,
+    CharSet,
+    Grammar,
+    Lexeme,
+    Literal,
+    Node,
+    Not,
+    Ref,
+    Seq,
+    TokenSet,
+    alt,
+    chars,
+    complement,
+    optional,
+    repeat,
+    seq,
+)
+from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.matching import CompiledGrammar, MaskState, TokenDomain
+from infernix_plugin.matching.engines.lexing import ambiguity
+from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+from tests.matching.support import CONTROL, DOMAIN, PIECES, compiled, legal, mask, words
+
+X, Y = CONTROL["<x>"], CONTROL["<y>"]
+SPACE = Lexeme(repeat(chars(" \n"), 0, 2))
+CHARACTER = alt(complement(chars('"\\')), seq(Literal("\\"), chars('"\\')))
+STRING = Lexeme(seq(Literal('"'), repeat(CHARACTER), Literal('"')))
+WORD = Lexeme(repeat(chars("ab1"), 1, 3))
+BYTES = TokenDomain([bytes([byte]) for byte in range(256)])
+LINE = Lexeme(seq(repeat(chars("ab "), 1), Literal("\n")))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        EPSILON,
+        seq(
+            Literal("{"),
+            SPACE,
+            optional(seq(STRING, SPACE, Literal(":"), SPACE, alt(STRING, WORD), SPACE)),
+            Literal("}"),
+        ),
+        alt(Literal('{"a":1}'), seq(Literal("{"), SPACE, Literal('"b"'))),
+        alt(Literal('"a"'), Literal('"ab"'), STRING),
+        alt(Literal("1"), Literal("12")),
+        Lexeme(And((STRING.item, Not(Literal('"a"'))))),
+        alt(Lexeme(seq(Literal('"'), And((repeat(CHARACTER, 0, 9), Not(Literal("a")))), Literal('"'))), STRING),
+        seq(repeat(TokenSet((X,), exclude=True)), TokenSet((X,)), Literal("\n\n"), alt(STRING, WORD)),
+        seq(TokenSet((X,)), Literal("\n\n"), LINE),
+        alt(TokenSet((X,)), STRING),
+        seq(LINE, STRING),
+        repeat(seq(WORD, Literal(","))),
+    ],
+    ids=str,
+)
+def test_exact(node: Node) -> None:
+    assert ambiguity(Grammar({"root": node}), DOMAIN) is None
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        (seq(WORD, Literal("a")), "a word"),
+        (repeat(WORD), "a word"),
+        (repeat(WORD, 2, 2), "a word"),
+        (seq(WORD, optional(Literal(",")), WORD), "a word"),
+        (seq(SPACE, SPACE, Literal("a")), "blanks"),
+        (seq(alt(Literal("a"), Literal("ab")), Literal("b")), "a word"),
+        (alt(LINE, STRING), "not one JSON token"),
+        (alt(Lexeme(seq(Literal('"'), repeat(CHARACTER))), STRING), "not one JSON token"),
+        (alt(Literal('"'), STRING), "not one JSON token"),
+        (seq(WORD, LINE), "a word"),
+        (alt(TokenSet((PIECES.index(b"a"),)), STRING), "text token"),
+        (alt(TokenSet((X,), exclude=True), STRING), "text token"),
+        (alt(TokenSet((X,)), TokenSet((Y,), exclude=True)), "two ways"),
+        (alt(TokenSet((X, Y)), TokenSet((Y,))), "two ways"),
+        (alt(TokenSet((X,), exclude=True), TokenSet((Y,), exclude=True)), "two ways"),
+    ],
+    ids=str,
+)
+def test_not_shown_to_be_exact(node: Node, reason: str) -> None:
+    assert reason in (ambiguity(Grammar({"root": node}), DOMAIN) or "")
+
+
+def test_joints_are_found_through_rules() -> None:
+    rules = {"root": seq(Ref("list"), Literal(";")), "list": alt(seq(Ref("item"), Ref("list")), Ref("item"))}
+    assert "a word" in (ambiguity(Grammar({**rules, "item": WORD}), DOMAIN) or "")
+    assert ambiguity(Grammar({**rules, "item": seq(WORD, Literal(","))}), DOMAIN) is None
+    unused = {"root": Literal("a"), "other": seq(WORD, WORD)}
+    assert ambiguity(Grammar(unused), DOMAIN) is None
+
+
+def test_what_is_refused_would_really_be_wrong() -> None:
+    """``ab`` is cut as one word, so the mask after ``a`` forgets that ``a`` may be the word and ``b`` follow."""
+    node = seq(alt(Literal("a"), Literal("ab")), alt(Literal("b"), Literal(":")))
+    session = compiled("llguidance", node).session()
+    session.accept(PIECES.index(b"ab"))
+    assert session.complete is False
+    assert legal({word[2:] for word in words(node) if word[:2] == (97, 98)}) - mask(session)[1]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "{}",
+        '{"type": "object", "properties": {"a": {"type": "string", "minLength": 2}, "b": {}}, "required": ["b"]}',
+        '{"type": "array", "prefixItems": [{"type": "integer"}, {"type": "number"}], "maxItems": 5}',
+        '{"enum": [1, 12, "a", "ab", {"a": 1}, {"ab": [12]}, [], [[]], null, true]}',
+        '{"properties": {"a": {"$ref": "#"}, "c": {"anyOf": [{"type": "string"}, {"const": "x"}, {"maximum": 5}]}}}',
+    ],
+)
+@pytest.mark.parametrize("max_whitespace", [0, 2])
+def test_json_schemas_are_exact(schema: str, max_whitespace: int) -> None:
+    assert ambiguity(json_schema.lower(schema, GrammarOptions(max_whitespace=max_whitespace)), DOMAIN) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("", []),
+        ('{"a b": -1.5e3, "\\"": []}', ["{", '"a b"', ":", " ", "-1.5e3", ",", " ", '"\\""', ":", " ", "[", "]", "}"]),
+        ('a"b', ["a", '"', "b"]),
+        ("\n\n<tool>\té中", ["\n\n", "<", "tool", ">", "\t", "é", "中"]),
+    ],
+)
+def test_literals_are_cut_like_json(text: str, pieces: list[str]) -> None:
+    assert literal_pieces(text) == pieces
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\\b", "/", "//", "#", "\x00", "\x7f\x80", "é中😀", "\u2028", "~&|*+?{}[]()<>", "%", "a\r\n\tb", "\"'`", " "],
+)
+@pytest.mark.parametrize("form", ["rule", "terminal", "class", "intersection"])
+def test_any_text_survives_the_notation(text: str, form: str) -> None:
+    node = {
+        "rule": Literal(text),
+        "terminal": Lexeme(Literal(text)),
+        "class": Lexeme(seq(*(CharSet(((ord(char), ord(char)),)) for char in text))),
+        "intersection": Lexeme(And((Literal(text), Not(Literal("other"))))),
+    }[form]
+    engine = LlguidanceEngine(BYTES)
+    session = CompiledGrammar(BYTES, engine.compile(Grammar({"root": node}))).session()
+    assert session.preview(list(text.encode())) == len(text.encode())
+    assert session.complete
+    session.discard()
+    assert session.preview(list((text + " ").encode())) == len(text.encode())
+
+
+def test_complements_hold_text_only() -> None:
+    not_a = Lexeme(Not(Literal("a")))
+    session = compiled("llguidance", not_a).session()
+    allowed = mask(session)[1]
+    assert PIECES.index(b"\xc3") in allowed
+    assert PIECES.index(b"\xa9") not in allowed
+    assert PIECES.index(b"\xff") not in allowed
+    session.accept(PIECES.index(b"\xc3"))
+    assert not session.complete
+    assert mask(session) == (MaskState.READY, {PIECES.index(b"\xa9"), PIECES.index(b"\xad\xc3")})
+
+
+def test_long_tail_recursion_ends() -> None:
+    """llguidance completes every round of a right-recursive rule in one step, so it has to be a repetition."""
+    rules = {
+        "root": alt(seq(TokenSet((X,)), Lexeme(repeat(chars("ab")))), seq(TokenSet((X,), exclude=True), Ref("root")))
+    }
+    session = compiled("llguidance", Grammar(rules)).session()
+    for _ in range(5000):
+        assert session.accept(PIECES.index(b"1"))
+    assert session.accept(X)
+    assert session.complete
+
+
+def test_deep_nesting_becomes_rules() -> None:
+    node: Node = Literal("a")
+    for _ in range(300):
+        node = Seq((Literal("["), Alt((node, Literal("b"))), Literal("]")))
+    grammar = Grammar({"root": node})
+    assert max(line.count("(") for line in emit_lark(grammar).splitlines()) < 60
+    assert compiled("llguidance", grammar).session(b"[" * 300 + b"a" + b"]" * 300).complete
+
+
+@pytest.mark.parametrize("node", [chars("ab"), Not(Literal("a")), And((chars("ab"), chars("b")))])
+def test_characters_outside_lexemes_cannot_be_written(node: Node) -> None:
+    with pytest.raises(ValueError, match="outside a lexeme"):
+        emit_lark(Grammar({"root": seq(Literal("x"), node)}))
+
+
+def test_rules_without_members_are_no_alternative() -> None:
+    rules = {"root": alt(Literal("a"), Ref("loop")), "loop": seq(Literal("b"), Ref("loop"))}
+    assert mask(compiled("llguidance", Grammar(rules)).session())[1] == {PIECES.index(b"a")}
+    with pytest.raises(UnsatisfiableConstraint):
+        compiled("llguidance", NEVER)
