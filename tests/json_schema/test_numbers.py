@@ -46,6 +46,7 @@ def holds(numbers, text):
     return not numbers.integer or written.denominator == 1
 
 
+@settings(deadline=None)
 @given(low=st.integers(-(10**6), 10**6), width=st.integers(0, 5000), text=st.integers(-(10**6), 10**6))
 def test_integer_intervals_hold_exactly_their_integers(low, width, text):
     node = between(interval(low, low + width, integer=True), DIGITS)
@@ -69,6 +70,7 @@ def test_integers_stop_at_int64(value):
     assert not in_language(any_integer(), str(value))
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_binary64_number_can_be_written(value):
     assert in_language(any_number(DIGITS), json.dumps(value))

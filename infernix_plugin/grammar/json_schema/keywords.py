@@ -21,10 +21,10 @@ from infernix_plugin.grammar.json_schema.shape import (
     Arrays,
     Bound,
     Branch,
-    Candidate,
     Finite,
     Goal,
     Items,
+    Listing,
     Members,
     Numbers,
     Objects,
@@ -52,7 +52,7 @@ class Reading:
 
     Attributes:
         branches: per JSON type, what the keywords read so far allow; a type that is ruled out is absent.
-        candidates: the listed values, one tuple for each of ``enum`` and ``const``.
+        listed: the values of ``enum`` and of ``const``.
         conjuncts: places whose schemas must hold for the same value.
         unions: alternatives for the same value.
     """
@@ -63,7 +63,7 @@ class Reading:
         self.pointer = pointer
         self.schema: dict[str, Json] = document.at(pointer)
         self.branches: dict[str, Branch] = dict(UNCONSTRAINED)
-        self.candidates: list[tuple[Candidate, ...]] = []
+        self.listed: list[list[Json]] = []
         self.conjuncts: list[str] = []
         self.unions: list[Union] = []
         self.fields: dict[str, Goal] = {}
@@ -122,7 +122,10 @@ class Reading:
         self.document.schema_at(pointer)
         return pointer
 
-    @property
+    def goal(self, pointer: str) -> Goal:
+        """What a part of the value must satisfy; the schemas ``true`` and ``{}`` demand nothing."""
+        return () if self.document.schema_at(pointer) in (True, {}) else (pointer,)
+
     def shape(self) -> Shape:
         """What the schema's own assertions allow, without its in-place subschemas."""
         if self.fields or self.additional:
@@ -130,11 +133,13 @@ class Reading:
         if self.prefix or self.rest:
             self.narrow(Arrays(layers=(Items(tuple(self.prefix), self.rest),)))
         branches: list[Branch] = list(self.branches.values())
-        for candidates in self.candidates:
-            listed = [
-                Finite(kind, tuple(one for one in candidates if kind_of(one.value) == kind)) for kind in self.branches
-            ]
-            pairs = (meet_branches(values, branch) for values in listed if values.candidates for branch in branches)
+        for values in self.listed:
+            listings = {kind: Listing(tuple(one for one in values if kind_of(one) == kind)) for kind in self.branches}
+            pairs = (
+                meet_branches(Finite(branch.kind, listings[branch.kind]), branch)
+                for branch in branches
+                if listings[branch.kind].values
+            )
             branches = [branch for branch in pairs if branch is not None]
         return tuple(branches)
 
@@ -207,15 +212,19 @@ def enum(reading: Reading, value: Json, location: str) -> None:
     """One of the listed values; those that the other keywords refuse are left out."""
     if not isinstance(value, list):
         fail("The value must be an array", location)
-    reading.candidates.append(tuple(_candidate(item, child(location, index)) for index, item in enumerate(value)))
+    for index, item in enumerate(value):
+        _check_literal(item, child(location, index))
+    reading.listed.append(value)
 
 
 def const(reading: Reading, value: Json, location: str) -> None:
     """Exactly this value."""
-    reading.candidates.append((_candidate(value, location),))
+    _check_literal(value, location)
+    reading.listed.append([value])
 
 
-def _candidate(value: Json, location: str) -> Candidate:
+def _check_literal(value: Json, location: str) -> None:
+    """Refuse a value that we could not write or that a parser would change."""
     pending = [value]
     while pending:
         part = pending.pop()
@@ -232,7 +241,6 @@ def _candidate(value: Json, location: str) -> Candidate:
             pending.extend(part.values())
         elif isinstance(part, list):
             pending.extend(part)
-    return Candidate(value, location)
 
 
 def _survives(number: Number) -> bool:
@@ -311,22 +319,22 @@ def pattern(reading: Reading, value: Json, location: str) -> None:
 def items(reading: Reading, value: Json, location: str) -> None:
     """The schema of the items after the prefix; an array of schemas is the prefix itself, as before 2020-12."""
     if not isinstance(value, list):
-        reading.rest = (reading.subschema(location),)
+        reading.rest = reading.goal(location)
         return
     if "prefixItems" in reading.schema:
         fail("items cannot be an array next to prefixItems", location)
-    reading.prefix = [(pointer,) for pointer in (_schemas(reading, value, location) if value else ())]
+    reading.prefix = [reading.goal(child(location, index)) for index in range(len(value))]
 
 
 def additional_items(reading: Reading, value: Json, location: str) -> None:
     """The schema of the items after an ``items`` array; without one it says nothing."""
     if isinstance(reading.schema.get("items"), list):
-        reading.rest = (reading.subschema(location),)
+        reading.rest = reading.goal(location)
 
 
 def prefix_items(reading: Reading, value: Json, location: str) -> None:
     """The schemas of the first items, position by position."""
-    reading.prefix = [(pointer,) for pointer in _schemas(reading, value, location)]
+    reading.prefix = [reading.goal(pointer) for pointer in _schemas(reading, value, location)]
 
 
 def min_items(reading: Reading, value: Json, location: str) -> None:
@@ -348,12 +356,12 @@ def properties(reading: Reading, value: Json, location: str) -> None:
         fail("The value must be an object of schemas", location)
     for name in value:
         pointer = child(location, name)
-        reading.fields[text(name, pointer)] = (reading.subschema(pointer),)
+        reading.fields[text(name, pointer)] = reading.goal(pointer)
 
 
 def additional_properties(reading: Reading, value: Json, location: str) -> None:
     """The schema of the members that ``properties`` does not name; without it they are free."""
-    reading.additional = (reading.subschema(location),)
+    reading.additional = reading.goal(location)
 
 
 def required(reading: Reading, value: Json, location: str) -> None:

@@ -85,12 +85,15 @@ class Lowering:
         return pruned(grammar, alive)
 
     def _define(self, name: str, body: Node) -> None:
-        self._nodes += sum(1 for _ in walk(body))
+        self._spend(sum(1 for _ in walk(body)))
+        self._rules[name] = body
+
+    def _spend(self, nodes: int) -> None:
+        self._nodes += nodes
         if self._nodes > self._options.max_nodes:
             raise ConstraintTooLarge(
                 f"The schema lowers to more grammar nodes than the limit max_nodes of {self._options.max_nodes}"
             )
-        self._rules[name] = body
 
     def value(self, goal: Goal) -> Node:
         """The values that satisfy the goal, as a reference or a short literal."""
@@ -182,6 +185,7 @@ class Lowering:
 
     def _object(self, name: str, branch: Objects) -> Node:
         """Declared members in declared order, then others; a comma stands before every member but the first."""
+        self._spend(len(branch.names) * len(branch.layers))  # the work of resolving every name in every layer
         required = set(branch.required)
         members = [
             (seq(Literal(spelling(key)), COLON, self.value(branch.member(key))), key in required)

@@ -118,9 +118,20 @@ def _plain_of_length(length: int, low: Decimal, high: Decimal, digits: int) -> N
     """Those with so many digits before the point. Zeros that lead the fraction of ``0.`` are not significant."""
     if length > 1:
         return _plain_range(length, (length - 1, digits - length), low, high)
-    zeros = [seq(Literal("0."), repeat(Literal("0"), 1, _LEADING_ZEROS + digits))] if low <= 0 <= high else []
-    small = (_plain_range(1, (-zero - 1, digits + zero), low, high) for zero in range(_LEADING_ZEROS + 1))
-    return alt(*zeros, *small, _plain_range(1, (0, digits - 1), low, high))
+    found = [_plain_range(1, (0, digits - 1), low, high)]
+    if low <= 0 <= high:
+        found.append(seq(Literal("0."), repeat(Literal("0"), 1, _LEADING_ZEROS + digits)))
+    free = [
+        zeros
+        for zeros in range(_LEADING_ZEROS + 1)
+        if low <= Decimal(1).scaleb(-zeros - 1) and high >= Decimal(1).scaleb(-zeros)
+    ]
+    if free:
+        leading = repeat(Literal("0"), free[0], free[-1])
+        found.append(seq(Literal("0."), leading, _NONZERO, repeat(_DIGIT, 0, digits - 1)))
+    bounded = (zeros for zeros in range(_LEADING_ZEROS + 1) if zeros not in free)
+    found.extend(_plain_range(1, (-zeros - 1, digits + zeros), low, high) for zeros in bounded)
+    return alt(*found)
 
 
 def _plain_range(length: int, form: tuple[int, int], low: Decimal, high: Decimal) -> Node:
@@ -223,8 +234,10 @@ class _Digits:
         width = len(self.low)
         if index == width:
             return EPSILON
+        at_low = at_low and self.low[index:].strip("0") != ""  # a rest of zeros bounds nothing from below
+        at_high = at_high and self.high[index:].strip("9") != ""
         ended = index > self.point or (index == self.point and self.whole)
-        may_end = ended and not (at_low and self.low[index:].strip("0"))
+        may_end = ended and not at_low
         mark = Literal(".") if index == self.point else EPSILON
         if not at_low and not at_high:
             if index < self.point:

@@ -13,8 +13,9 @@ from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Lexeme, Node, Ref, R
 def productive_rules(rules: Mapping[str, Node]) -> set[str]:
     """The rules that derive at least one string."""
     productive: set[str] = set()
-    waiting = [*rules][::-1]  # rules mostly refer to later ones
+    waiting = [*rules]
     while True:
+        waiting.reverse()  # chains of rules run in both directions
         failed = []
         for name in waiting:
             if _productive(rules[name], productive):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -23,6 +24,7 @@ Json = Any
 
 ROOT = "#"
 _MAX_EXPONENT = 400  # beyond binary64 on both sides, and small enough to compute with exactly
+_MAX_NUMBER_LENGTH = 1000
 _TOKENS = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]|-?Infinity|NaN', re.DOTALL)
 _DIALECTS = {
     "json-schema.org/draft-04/schema": "draft-04",
@@ -47,7 +49,9 @@ class Number:
 
     @property
     def value(self) -> Fraction | None:
-        """The exact value, or ``None`` when its exponent is far outside binary64."""
+        """The exact value, or ``None`` when it is far outside binary64 or absurdly long."""
+        if len(self.text) > _MAX_NUMBER_LENGTH:
+            return None
         try:
             decimal = Decimal(self.text)
         except InvalidOperation:
@@ -74,17 +78,17 @@ def kind_of(value: Json) -> str:
             return "object"
 
 
-def same(left: Json, right: Json) -> bool:
-    """JSON equality: numbers by value, objects without regard to order."""
-    if kind_of(left) != kind_of(right):
-        return False
-    if isinstance(left, Number):
-        return bool(left.text == right.text or (left.value is not None and left.value == right.value))
-    if isinstance(left, list):
-        return len(left) == len(right) and all(map(same, left, right))
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[name], right[name]) for name in left)
-    return bool(left == right)
+def identity(value: Json) -> Hashable:
+    """Equal for equal JSON values and only for them: numbers by value, objects without regard to order."""
+    kind = kind_of(value)
+    match value:
+        case Number():
+            return kind, value.text if value.value is None else value.value
+        case list():
+            return kind, tuple([identity(item) for item in value])
+        case dict():
+            return kind, frozenset([(name, identity(item)) for name, item in value.items()])
+    return kind, value
 
 
 def child(pointer: str, *tokens: str | int) -> str:
@@ -235,6 +239,12 @@ class Document:
             )
         return self._follow(fragment, reference, location)
 
+    def _has_identity(self, value: dict[str, Json]) -> bool:
+        """Whether references inside ``value`` would be relative to it instead of the document."""
+        keywords = ["$id"] if self.declares_dialect and self.dialect != "draft-04" else ["$id", "id"]
+        names = (value.get(keyword) for keyword in keywords)
+        return any(isinstance(name, str) and not name.startswith("#") for name in names)
+
     def _follow(self, fragment: str, reference: str, location: str) -> str:
         pointer, value = ROOT, self.root
         for encoded in fragment.split("/")[1:]:
@@ -246,7 +256,7 @@ class Document:
             else:
                 raise _nowhere(reference, location)
             pointer = child(pointer, token)
-            if isinstance(value, dict) and isinstance(value.get("$id"), str):
+            if isinstance(value, dict) and self._has_identity(value):
                 raise UnsupportedSchema(
                     f"$ref points into a nested resource with its own $id: {excerpt(reference)}",
                     location=location,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.keywords import Reading
-from infernix_plugin.grammar.json_schema.reader import Document, Json, same
+from infernix_plugin.grammar.json_schema.reader import Document, Json
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     NOTHING,
@@ -97,7 +98,7 @@ class Reducer:
         return self._shapes[pointer]
 
     def _combine(self, reading: Reading) -> Shape:
-        shape = reading.shape
+        shape = reading.shape()
         for place in reading.conjuncts:
             shape = self._meet(shape, self._shapes[place], place)
         for union in reading.unions:
@@ -108,7 +109,9 @@ class Reducer:
         return shape
 
     def _meet(self, left: Shape, right: Shape, location: str) -> Shape:
-        self._merges += 0 if left == ANY or right == ANY else len(left) * len(right)
+        if left != ANY and right != ANY:
+            kinds = Counter(branch.kind for branch in left)
+            self._merges += sum(kinds[branch.kind] for branch in right)
         if self._merges > MAX_MERGES:
             raise ConstraintTooLarge(
                 f"The schema needs more than {MAX_MERGES} intersections of alternatives", location=location
@@ -168,11 +171,8 @@ class Reducer:
 
     def values(self, branch: Finite) -> tuple[Json, ...]:
         """The listed values that satisfy the branch's other assertions."""
-        return tuple(
-            candidate.value
-            for candidate in branch.candidates
-            if all(self._accepts(given, candidate.value) for given in branch.given)
-        )
+        listed = branch.listing.values
+        return tuple([value for value in listed if all(self._accepts(given, value) for given in branch.given)])
 
     def accepts(self, goal: Goal, value: Json) -> bool:
         """Whether a value of the same types as the reader's satisfies the goal."""
@@ -199,9 +199,7 @@ class Reducer:
                 return isinstance(value, str) and _counted(len(value), branch) and self._matches(branch, value)
             case Finite():
                 # The listed values come first: the checks then only ever go into parts of one value.
-                if not any(same(candidate.value, value) for candidate in branch.candidates):
-                    return False
-                return all(self._accepts(given, value) for given in branch.given)
+                return value in branch.listing and all(self._accepts(given, value) for given in branch.given)
             case Arrays():
                 if not isinstance(value, list) or not _counted(len(value), branch):
                     return False

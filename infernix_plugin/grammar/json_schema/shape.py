@@ -8,13 +8,14 @@ inside them, recursion stays a reference, and there are finitely many goals.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 from infernix_plugin.grammar.ir import Node
-from infernix_plugin.grammar.json_schema.reader import Json
+from infernix_plugin.grammar.json_schema.reader import Json, identity
 
 Goal = tuple[str, ...]
 """Pointers of schemas that hold together; the empty goal demands nothing."""
@@ -213,12 +214,18 @@ class Objects:
         )
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Candidate:
-    """One value of an ``enum`` or ``const``, and where it is written."""
+class Listing:
+    """Values of one type from one ``enum`` or ``const``, in source order."""
 
-    value: Json
-    pointer: str
+    def __init__(self, values: tuple[Json, ...]) -> None:
+        self.values = values
+
+    def __contains__(self, value: Json) -> bool:
+        return identity(value) in self._identities
+
+    @cached_property
+    def _identities(self) -> frozenset[Hashable]:
+        return frozenset(map(identity, self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +233,7 @@ class Finite:
     """Those of some listed values of one type that satisfy the ``given`` branches."""
 
     kind: str
-    candidates: tuple[Candidate, ...]
+    listing: Listing
     given: tuple[Branch, ...] = field(default=())
 
 
@@ -253,10 +260,10 @@ def meet_branches(left: Branch, right: Branch) -> Branch | None:
     if left == UNCONSTRAINED[left.kind]:
         return right
     match left, right:
-        case Finite(kind, candidates, given), _:
-            return Finite(kind, candidates, (*given, right))
-        case _, Finite(kind, candidates, given):
-            return Finite(kind, candidates, (*given, left))
+        case Finite(kind, listing, given), _:
+            return Finite(kind, listing, (*given, right))
+        case _, Finite(kind, listing, given):
+            return Finite(kind, listing, (*given, left))
         case Numbers() as one, Numbers() as other:
             return _unless_empty(one.meet(other))
         case Strings() as one, Strings() as other:
@@ -276,7 +283,7 @@ def meet(left: Shape, right: Shape) -> Shape:
     """The values in both shapes."""
     if left == ANY or right == ANY:
         return right if left == ANY else left
-    pairs = (meet_branches(one, other) for one in left for other in right)
+    pairs = (meet_branches(one, other) for one in left for other in right if one.kind == other.kind)
     return unite(branch for branch in pairs if branch is not None)
 
 
