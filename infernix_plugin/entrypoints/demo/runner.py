@@ -299,6 +299,7 @@ def _how_to_go_on(server: ServerProcess) -> str:
     form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema | {"required": ["name", "age"]}}}
     mood = [{"role": "user", "content": "Is this review positive, negative or neutral? I loved the cake."}]
     base: dict[str, Any] = {"model": "demo", "temperature": 0, "max_tokens": 100}
+    base |= {"chat_template_kwargs": {"enable_thinking": False}}
     requests = [
         base | {"messages": question, "response_format": form},
         base | {"messages": mood, "structured_outputs": {"choice": MOODS}},
