@@ -123,15 +123,18 @@ def dependency_order(rules: Mapping[str, Node]) -> list[list[str]]:
 
 def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]], bool]) -> set[str]:
     """The rules for which a monotone property can be derived."""
+    users: dict[str, set[str]] = {name: set() for name in rules}
+    for name, body in rules.items():
+        for used in references(body):
+            users[used].add(name)
     proven: set[str] = set()
     for group in dependency_order(rules):
-        waiting = group
+        members = set(group)
+        waiting = members
         while waiting:
-            failed = [name for name in waiting if not holds(rules[name], proven)]
-            proven.update(name for name in waiting if name not in failed)
-            if len(failed) == len(waiting):
-                break
-            waiting = failed
+            found = {name for name in waiting if holds(rules[name], proven)}
+            proven |= found
+            waiting = {user for name in found for user in users[name] if user in members} - proven
     return proven
 
 
