@@ -97,8 +97,6 @@ def test_joints_are_found_through_rules() -> None:
     rules = {"root": seq(Ref("list"), Literal(";")), "list": alt(seq(Ref("item"), Ref("list")), Ref("item"))}
     assert "a word" in (ambiguity(Grammar({**rules, "item": WORD}), DOMAIN) or "")
     assert ambiguity(Grammar({**rules, "item": seq(WORD, Literal(","))}), DOMAIN) is None
-    unused = {"root": Literal("a"), "other": seq(WORD, WORD)}
-    assert ambiguity(Grammar(unused), DOMAIN) is None
 
 
 def test_what_is_refused_would_really_be_wrong() -> None:

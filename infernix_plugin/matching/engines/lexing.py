@@ -21,7 +21,7 @@ from itertools import combinations
 from operator import and_, or_
 from typing import TypeVar
 
-from infernix_plugin.grammar.analysis import dependency_order, nullable, reachable, references
+from infernix_plugin.grammar.analysis import dependency_order, nullable, references
 from infernix_plugin.grammar.emit_lark import literal_pieces
 from infernix_plugin.grammar.ir import (
     Alt,
@@ -101,7 +101,7 @@ class _Symbol:
 
 
 def ambiguity(grammar: Grammar, domain: TokenDomain) -> str | None:
-    """Why longest-match lexing may not be exact for ``grammar``, or ``None`` if it is."""
+    """Why longest-match lexing may not be exact for ``grammar``, or ``None`` if it is. Every rule counts."""
     joints = _Joints(grammar)
     for allowed in joints.allowed_together():
         texts = [symbol for symbol in allowed if not symbol.is_token_set]
@@ -153,8 +153,7 @@ class _Joints:
     """Which terminals can begin the output, and which can directly follow which."""
 
     def __init__(self, grammar: Grammar) -> None:
-        names = reachable(grammar)
-        self._rules = {name: body for name, body in grammar.rules.items() if name in names}
+        self._rules = grammar.rules
         self._spans = dict.fromkeys(self._rules, _NOTHING)
         self._after: dict[_Symbol, set[_Symbol]] = {}
         for group in dependency_order(self._rules):

@@ -60,6 +60,8 @@ class Engines:
             UnsupportedSchema: it has intersections, and no engine can run it exactly.
             ConstraintTooLarge: past a limit of the only engine that can run it.
         """
+        needed = reachable(grammar)
+        grammar = Grammar({name: body for name, body in grammar.rules.items() if name in needed}, grammar.root)
         intersections = has_intersections(grammar)
         if intersections or _has_lexemes(grammar):
             obstacle = self._obstacle(grammar)
@@ -75,7 +77,7 @@ class Engines:
 
     def _obstacle(self, grammar: Grammar) -> str | None:
         """Why llguidance cannot run the grammar exactly."""
-        if any(_has_bare_characters(grammar.rules[name]) for name in reachable(grammar)):
+        if any(map(_has_bare_characters, grammar.rules.values())):
             return "it stands beside characters that form no terminal"
         try:
             return ambiguity(grammar, self._domain)
