@@ -28,30 +28,32 @@ def main(base_url: str) -> None:
     client = OpenAI(base_url=base_url, api_key="none")
     model = client.models.list().data[0].id
 
-    def ask(question: str, **options):
+    def ask(question: str, constraint: dict | None = None, **options):
+        extra = {"chat_template_kwargs": {"enable_thinking": False}}  # ignored by models that do not think
+        if constraint is not None:
+            extra["structured_outputs"] = constraint
         messages = [{"role": "user", "content": question}]
-        return client.chat.completions.create(model=model, messages=messages, max_tokens=100, **options)
+        return client.chat.completions.create(
+            model=model, messages=messages, max_tokens=100, extra_body=extra, **options
+        )
 
     def show(kind: str, answer) -> None:
-        print(f"{kind}: {answer.choices[0].message.content} ({answer.choices[0].finish_reason})")
+        print(f"{kind}: {answer.choices[0].message.content!r} ({answer.choices[0].finish_reason})")
 
     schema = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON}}
     show("json_schema", ask("Maria Silva is 34. Answer in JSON with name and age.", response_format=schema))
     show("json_object", ask("Describe a bicycle as a JSON object.", response_format={"type": "json_object"}))
 
-    def structured(constraint: dict) -> dict:
-        return {"extra_body": {"structured_outputs": constraint}}
-
-    show("choice", ask("Good or bad? I loved the cake.", **structured({"choice": ["good", "bad"]})))
-    show("regex", ask("When was the treaty signed?", **structured({"regex": "[0-9]{4}-[0-9]{2}-[0-9]{2}"})))
+    show("choice", ask("Good or bad? I loved the cake.", {"choice": ["good", "bad"]}))
+    show("regex", ask("When was the treaty signed?", {"regex": "[0-9]{4}-[0-9]{2}-[0-9]{2}"}))
 
     print("grammar, streamed: ", end="")
-    for chunk in ask("It is cold. What should I do?", stream=True, **structured({"grammar": COMMAND})):
+    for chunk in ask("It is cold. What should I do?", {"grammar": COMMAND}, stream=True):
         print(chunk.choices[0].delta.content or "", end="", flush=True)
     print()
 
     try:
-        ask("This is refused.", **structured({"regex": "(unclosed"}))
+        ask("This is refused.", {"regex": "(unclosed"})
     except BadRequestError as refused:
         print(f"refused: HTTP {refused.status_code}, {refused.param}: {refused.body['message']}")
 
