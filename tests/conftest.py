@@ -35,6 +35,11 @@ def tiny_server(tiny_model, tmp_path_factory) -> Iterator:
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',
     ]
-    with serve(arguments, log=tmp_path_factory.mktemp("server") / "server.log") as server:
-        server.wait_until_healthy(lambda waited: None)
-        yield server
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with pytest.MonkeyPatch.context() as environment:
+        # One thread: on a busy machine, threads that wait for each other cost more than a tiny model has to compute.
+        environment.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        environment.setenv("OMP_NUM_THREADS", "1")
+        with serve(arguments, log=log) as server:
+            server.wait_until_healthy(lambda waited: None)
+            yield server

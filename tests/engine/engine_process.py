@@ -13,6 +13,16 @@ SMALL = {
 }
 
 
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    # One thread: on a busy machine, threads that wait for each other cost more than a tiny model has to compute.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+
+
 class EngineProcess:
     """Answers batches of requests. Close it."""
 
@@ -44,7 +54,7 @@ class EngineProcess:
 
 
 def _serve(pipe: Any, environment: dict[str, str], model: str, arguments: dict[str, Any]) -> None:
-    os.environ.update({"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", **environment})
+    os.environ.update({**ENVIRONMENT, **environment})
     from vllm import LLM
 
     try:

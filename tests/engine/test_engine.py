@@ -13,13 +13,9 @@ SPECULATION = {
     "mtp3": {"method": "mtp", "num_speculative_tokens": 3},
     "ngram": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3, "prompt_lookup_min": 1},
 }
-LAYOUT = {
-    "none": {"distributed_executor_backend": "uni"},
-    "mtp1": {"distributed_executor_backend": "uni", "environment": {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}},
-    "mtp3": {},
-    "ngram": {"distributed_executor_backend": "uni"},
-}
-"""Front end, engine core and worker in two, one, three and two processes: the plugin must be right in each."""
+TOGETHER = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+"""The engine core in the front end's process, which is how some users embed it; the plugin must be right in both."""
+ENVIRONMENT = {"none": TOGETHER, "mtp1": TOGETHER, "mtp3": {}, "ngram": TOGETHER}
 
 PROMPT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
@@ -27,8 +23,8 @@ PROMPT = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</th
 @pytest.fixture(scope="module", params=SPECULATION)
 def engine(request, tiny_model):
     speculation = SPECULATION[request.param]
-    arguments = {**LAYOUT[request.param], **({"speculative_config": speculation} if speculation else {})}
-    process = EngineProcess(str(tiny_model), **arguments)
+    arguments = {"speculative_config": speculation} if speculation else {}
+    process = EngineProcess(str(tiny_model), environment=ENVIRONMENT[request.param], **arguments)
     process.speculative = speculation is not None
     yield process
     process.close()
@@ -106,7 +102,7 @@ def test_a_bad_constraint_is_refused_and_the_engine_goes_on(engine):
 def test_the_disabled_plugin_leaves_the_engine_as_it_was(engine, tiny_model):
     requests = [free(temperature=0.0), constrained("regex", temperature=0.0)]
     (ours,), _ = engine.generate(requests)
-    disabled = EngineProcess(str(tiny_model), environment={"INFERNIX_DISABLE": "1"}, **LAYOUT["none"])
+    disabled = EngineProcess(str(tiny_model), environment={**TOGETHER, "INFERNIX_DISABLE": "1"})
     try:
         (theirs,), (native,) = disabled.generate(requests)
     finally:
