@@ -276,6 +276,16 @@ def test_characters_merge_into_classes() -> None:
     assert normalize(grammar).rules == {"root": Repeat(merged, 0, 100)}
 
 
+def test_a_counted_rule_of_alternatives_is_one_automaton() -> None:
+    char = alt(complement(charset([(0, 31), (34, 34), (92, 92)])), seq(Literal("\\"), Ref("escape")))
+    rules = {"char": char, "escape": json_grammar().rules["escape"], "hex": DIGIT}
+    normal = normalize(Grammar({"root": seq(Literal('"'), Repeat(Ref("char"), 0, 100), Literal('"')), **rules}))
+    assert set(normal.rules) == {"root"}
+    tested = Engine(emit(normal))
+    assert tested.accepts('"' + "\\u0123" * 100 + '"')
+    assert not tested.reaches('"' + "x" * 101)
+
+
 def test_marks_and_tokens() -> None:
     thinking = alt(seq(TokenSet((256,)), Lexeme(A)), seq(TokenSet((256,), exclude=True), Ref("root")))
     normal = normalize(Grammar({"root": thinking}))

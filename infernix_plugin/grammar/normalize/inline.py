@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from infernix_plugin.grammar.emit import MAX_REGEX_POSITIONS
 from infernix_plugin.grammar.ir import Alt, CharSet, Node, Ref, Repeat, Seq, TokenSet, children, walk
 from infernix_plugin.grammar.normalize.draft import Draft
 
@@ -17,7 +18,7 @@ MAX_SMALL_POSITIONS = 12
 """Largest rule that is written out wherever it is used."""
 MAX_REGULAR_POSITIONS = 128
 """Largest rule that other rules are written out in because that makes it regular."""
-MAX_LOOP_POSITIONS = 512
+MAX_LOOP_POSITIONS = MAX_REGEX_POSITIONS
 """Largest loop that rules are written out in."""
 MAX_RULE_POSITIONS = 512
 """Largest a rule may grow to by writing out small ones."""
