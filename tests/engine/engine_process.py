@@ -36,7 +36,12 @@ class EngineProcess:
 
     def generate(self, requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
         """Run the requests as one batch; return the completions of each."""
-        self._pipe.send(requests)
+        self._pipe.send(("generate", requests))
+        return self._answer()
+
+    def counter(self, name: str) -> int:
+        """Return one of vLLM's own counters; the engine must have been started with ``disable_log_stats=False``."""
+        self._pipe.send(("counter", name))
         return self._answer()
 
     def close(self) -> None:
@@ -65,12 +70,12 @@ def _serve(pipe: Any, environment: dict[str, str], model: str, arguments: dict[s
         raise
     while True:
         try:
-            requests = pipe.recv()
+            command, payload = pipe.recv()
         except EOFError:
             engine.llm_engine.engine_core.shutdown()
             return
         try:
-            pipe.send((True, _generate(engine, requests)))
+            pipe.send((True, _COMMANDS[command](engine, payload)))
         except Exception as error:
             pipe.send((False, f"{type(error).__name__}: {error}"))
 
@@ -98,3 +103,10 @@ def _generate(engine: Any, requests: list[dict[str, Any]]) -> list[list[dict[str
         ]
         for output in engine.generate(prompts, params, use_tqdm=False)
     ]
+
+
+def _counter(engine: Any, name: str) -> int:
+    return sum(metric.value for metric in engine.get_metrics() if metric.name == name)
+
+
+_COMMANDS = {"generate": _generate, "counter": _counter}
