@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import re
 
-from infernix_plugin.errors import ConstraintError, InvalidGrammar, UnsatisfiableConstraint, excerpt
-from infernix_plugin.grammar.analysis import productive
-from infernix_plugin.grammar.expression import Expression, choice_of
+from infernix_plugin.errors import ConstraintError, excerpt
+from infernix_plugin.grammar.expression import Expression
 from infernix_plugin.grammar.ir import ANY_CHAR, CharSet, Grammar, Literal, Node, Ref, TokenSet, charset, complement
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.grammar.source import Source
-
-ROOT = "root"
+from infernix_plugin.grammar.rule_reader import FLAG_COUNTS, RuleReader
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*)*")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -30,8 +27,6 @@ _TOKEN_IDS = re.compile(r"\(\s*(?P<ids>[0-9]+(?:\s*,\s*[0-9]+)*)\s*,?\s*\)")
 _BRACKETED_TOKEN = re.compile(r"(?P<exclude>!?)<\[(?P<id>[0-9]+)\]>")
 
 _CONTROL_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "0": "\0", "e": "\x1b"}
-_HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
-_FLAG_COUNTS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _TOKEN_MACROS = {"Token": False, "ExcludeToken": True}
 _REFUSED_MACROS = ("TagDispatch", "TokenTagDispatch", "Regex", "Substring")
 _LOOKAHEAD = "lookahead"
@@ -46,64 +41,27 @@ def parse(text: str, options: GrammarOptions) -> Grammar:
         UnsatisfiableConstraint: ``root`` derives no string at all.
         ConstraintTooLarge: a limit of ``options`` is passed.
     """
-    reader = _Reader(text, options)
-    grammar = reader.read()
-    if ROOT not in productive(grammar):
-        raise UnsatisfiableConstraint(
-            "the rule 'root' derives no finite string",
-            location=reader.source.location(reader.defined_at[ROOT]),
-            hint="give every recursion an alternative that ends it",
-        )
-    return grammar
+    return _GbnfReader(text, options).read()
 
 
 def token_terminals(text: str, options: GrammarOptions) -> tuple[tuple[int, str], ...]:
     """Every token id that the text names, in order, with its ``line:column``, to be checked against a vocabulary."""
-    reader = _Reader(text, options)
+    reader = _GbnfReader(text, options)
     reader.read()
     return tuple((token, reader.source.location(offset)) for token, offset in reader.tokens)
 
 
-class _Reader:
-    """One pass over one text."""
+class _GbnfReader(RuleReader):
+    entry = "root"
+    blank = _BLANK
+    control_escapes = _CONTROL_ESCAPES
 
     def __init__(self, text: str, options: GrammarOptions) -> None:
-        self.source = Source(text, InvalidGrammar, by_line=True)
-        self.source.check_size(options.max_grammar_bytes, "max_grammar_bytes")
+        super().__init__(text, options)
         self.tokens: list[tuple[int, int]] = []
-        self.defined_at: dict[str, int] = {}
-        self._options = options
-        self._text = text
-        self._at = 0
-        self._rules: dict[str, Node] = {}
-        self._references: dict[str, int] = {}
         self._names = {match[1] for match in _DEFINED_NAME.finditer(text)}
-        self._nodes = 0
 
-    def read(self) -> Grammar:
-        """Read every rule and check that they fit together."""
-        self._skip_blank()
-        while self._at < len(self._text):
-            self._read_rule()
-        for name, offset in self._references.items():
-            if name not in self._rules:
-                raise self.source.error(f"the rule {excerpt(name)} is not defined", offset)
-        if ROOT not in self._rules:
-            raise InvalidGrammar("the grammar has no rule named 'root'", hint="name the entry rule 'root'")
-        return Grammar(self._rules, ROOT)
-
-    def _error(self, message: str, hint: str | None = None, at: int | None = None) -> ConstraintError:
-        return self.source.error(message, self._at if at is None else at, hint)
-
-    def _skip_blank(self) -> bool:
-        """Skip blanks and comments; return whether the next token is the first on its line."""
-        match = _BLANK.match(self._text, self._at)
-        assert match is not None
-        first_on_line = self._at == 0 or "\n" in match[0] or "\r" in match[0]
-        self._at = match.end()
-        return first_on_line
-
-    def _read_rule(self) -> None:
+    def _read_statement(self) -> None:
         start = self._at
         match = _DEFINITION.match(self._text, start)
         if match is None:
@@ -111,10 +69,7 @@ class _Reader:
         name = match["name"]
         if match["options"] is not None:
             raise self._refused_options(match["options"], match.start("options"))
-        if name in self._rules:
-            first = self.source.location(self.defined_at[name])
-            raise self._error(f"the rule {excerpt(name)} is already defined at {first}")
-        self.defined_at[name] = start
+        self._claim(name, start)
         self._at = match.end()
         self._rules[name] = self._read_body()
 
@@ -135,13 +90,7 @@ class _Reader:
                 break
             if not self._read_item(expression):
                 break
-        if expression.depth:
-            raise self._error("this group is never closed", "add a ')'", expression.opened_at)
-        body = choice_of(expression.alternatives())
-        self._nodes += expression.nodes
-        if self._nodes > self._options.max_nodes:
-            raise self.source.too_large(f"more than {self._options.max_nodes} nodes (max_nodes)", self._at)
-        return body
+        return self._finish_body(expression, ")")
 
     def _read_item(self, expression: Expression) -> bool:
         """Read one token of a body; return whether the body may go on after it."""
@@ -197,9 +146,9 @@ class _Reader:
         at, char = self._at, self._text[self._at]
         if expression.at_start:
             raise self._error(f"'{char}' has nothing to repeat", f'write "\\{char}" in quotes to match the character')
-        if char in _FLAG_COUNTS:
+        if char in FLAG_COUNTS:
             self._at += 1
-            minimum, maximum = _FLAG_COUNTS[char]
+            minimum, maximum = FLAG_COUNTS[char]
         else:
             match = _COUNTS.match(self._text, at)
             if match is None or not (match["low"] or (match["comma"] and match["high"])):
@@ -262,21 +211,8 @@ class _Reader:
         return ord(char)
 
     def _read_escape(self) -> str:
-        at = self._at
-        kind = self._text[at + 1 : at + 2]
-        if kind in _HEX_ESCAPES:
-            width = _HEX_ESCAPES[kind]
-            value = self.source.scalar(at, width)
-            self._at += 2 + width
-            return chr(value)
-        self._at += 2
-        if kind in _CONTROL_ESCAPES:
-            return _CONTROL_ESCAPES[kind]
-        if kind and kind.isascii() and kind.isprintable() and not kind.isalnum():
-            return kind
-        raise self._error(
-            f"unknown escape {excerpt(self._text[at : at + 2])}", "a backslash itself is written \\\\", at
-        )
+        char, self._at = self._escaped(self._at)
+        return char
 
     def _read_name(self) -> Node:
         at = self._at
@@ -284,6 +220,8 @@ class _Reader:
         if match is not None and "." in match[0] and match[0] not in self._names:
             match = _NAME.match(self._text, at)
         if match is None:
+            if self._text.startswith("::=", at):
+                raise self._error("a rule definition must start on its own line")
             raise self._unexpected()
         name = match[0]
         self._at = match.end()
@@ -294,12 +232,6 @@ class _Reader:
             return self._read_token_ids(name)
         self._references.setdefault(name, at)
         return Ref(name)
-
-    def _unexpected(self) -> ConstraintError:
-        if self._text.startswith("::=", self._at):
-            return self._error("a rule definition must start on its own line")
-        hint = "write literals in double quotes" if self._text[self._at] == "'" else None
-        return self._error(f"unexpected character {excerpt(self._text[self._at])}", hint)
 
     def _read_token_ids(self, name: str) -> TokenSet:
         match = _TOKEN_IDS.match(self._text, self._at)

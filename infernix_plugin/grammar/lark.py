@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 
-from infernix_plugin.errors import ConstraintError, InvalidGrammar, InvalidRegex, UnsatisfiableConstraint, excerpt
+from infernix_plugin.errors import InvalidRegex, excerpt
 from infernix_plugin.grammar import regex
-from infernix_plugin.grammar.analysis import productive
 from infernix_plugin.grammar.expression import Expression, choice_of, sequence
 from infernix_plugin.grammar.ir import (
     CharSet,
@@ -28,9 +27,7 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.grammar.source import Source
-
-START = "start"
+from infernix_plugin.grammar.rule_reader import FLAG_COUNTS, RuleReader
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|#[^\n]*)*")
 _NAME = re.compile(r"_?[A-Z][A-Z0-9_]*(?![a-z])|_?[a-z][a-z0-9_]*(?![A-Z])")
@@ -53,8 +50,6 @@ _TOKEN = re.compile(r"<\[(?P<id>[0-9]+)\]>")
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 
 _CONTROL_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
-_HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
-_FLAG_COUNTS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _BRACKETS = {"(": ")", "[": "]"}
 
 _DIGIT = charset([(0x30, 0x39)])
@@ -116,85 +111,43 @@ def parse(text: str, options: GrammarOptions) -> Grammar:
         UnsatisfiableConstraint: ``start`` derives no string at all.
         ConstraintTooLarge: a limit of ``options`` is passed.
     """
-    reader = _Reader(text, options)
-    grammar = reader.read()
-    if START not in productive(grammar):
-        raise UnsatisfiableConstraint(
-            "the rule 'start' derives no finite string",
-            location=reader.source.location(reader.defined_at[START]),
-            hint="give every recursion an alternative that ends it",
-        )
-    return grammar
+    return _LarkReader(text, options).read()
 
 
-class _Reader:
-    """One pass over one text."""
+class _LarkReader(RuleReader):
+    entry = "start"
+    blank = _BLANK
+    control_escapes = _CONTROL_ESCAPES
 
-    def __init__(self, text: str, options: GrammarOptions) -> None:
-        self.source = Source(text, InvalidGrammar, by_line=True)
-        self.source.check_size(options.max_grammar_bytes, "max_grammar_bytes")
-        self.defined_at: dict[str, int] = {}
-        self._options = options
-        self._text = text
-        self._at = 0
-        self._rules: dict[str, Node] = {}
-        self._references: dict[str, int] = {}
-        self._nodes = 0
-
-    def read(self) -> Grammar:
-        """Read every statement and check that they fit together."""
-        self._skip_blank()
-        while self._at < len(self._text):
-            if self._text[self._at] == "%":
-                self._read_directive()
-            else:
-                self._read_definition()
-        for name, offset in self._references.items():
-            if name not in self._rules:
-                raise self.source.error(f"the name {excerpt(name)} is not defined", offset)
-        if START not in self._rules:
-            raise InvalidGrammar("the grammar has no rule named 'start'", hint="name the entry rule 'start'")
-        return Grammar(self._rules, START)
-
-    def _error(self, message: str, hint: str | None = None, at: int | None = None) -> ConstraintError:
-        return self.source.error(message, self._at if at is None else at, hint)
-
-    def _skip_blank(self) -> bool:
-        """Skip blanks and comments; return whether the next token is the first on its line."""
-        match = _BLANK.match(self._text, self._at)
-        assert match is not None
-        first_on_line = self._at == 0 or "\n" in match[0]
-        self._at = match.end()
-        return first_on_line
+    def _read_statement(self) -> None:
+        if self._text[self._at] == "%":
+            self._read_directive()
+        else:
+            self._read_definition()
 
     def _at_statement(self, first_on_line: bool) -> bool:
         starts = self._text.startswith("%", self._at) or _DEFINITION.match(self._text, self._at) is not None
         return self._at >= len(self._text) or (first_on_line and starts)
 
-    def _define(self, name: str, body: Node, at: int) -> None:
-        if name in self._rules:
-            first = self.source.location(self.defined_at[name])
-            raise self._error(f"the name {excerpt(name)} is already defined at {first}", at=at)
-        self.defined_at[name] = at
-        self._rules[name] = body
-
     def _read_directive(self) -> None:
         at = self._at
         match = _IMPORT.match(self._text, at)
         if match is None:
-            name = _DIRECTIVE.match(self._text, at)
-            if name is not None and name["name"] == "ignore":
+            directive = _DIRECTIVE.match(self._text, at)
+            if directive is not None and directive["name"] == "ignore":
                 raise self._error("%ignore is not supported", "write the white space where it may stand")
-            if name is not None and name["name"] == "import":
+            if directive is not None and directive["name"] == "import":
                 raise self._error("only the terminals of 'common' can be imported", "write %import common.NAME")
-            raise self._error(f"the directive {excerpt(name[0] if name else '%')} is not supported")
+            raise self._error(f"the directive {excerpt(directive[0] if directive else '%')} is not supported")
         for name_of_one in re.findall(r"\w+", match["many"] or match["one"]):
             body = _COMMON.get(name_of_one)
             if body is None:
                 raise self._error(
                     f"'common' has no terminal {excerpt(name_of_one)} that is supported here", "define it here"
                 )
-            self._define(match["alias"] or name_of_one, body, at)
+            name = match["alias"] or name_of_one
+            self._claim(name, at)
+            self._rules[name] = body
         self._at = match.end()
         self._skip_blank()
 
@@ -211,21 +164,15 @@ class _Reader:
                 f"the name {excerpt(match['name'])} mixes cases", "rules are lower case, terminals upper case"
             )
         self._at = match.end()
-        self._define(match["name"], self._read_body(), at)
+        self._claim(match["name"], at)
+        self._rules[match["name"]] = self._read_body()
 
     def _read_body(self) -> Node:
         """Read up to the next statement or the end of the text."""
         expression = Expression(self.source, self._options)
         while not self._at_statement(self._skip_blank()):
             self._read_item(expression)
-        if expression.depth:
-            closing = _BRACKETS[expression.tag]
-            raise self._error("this group is never closed", f"add a '{closing}'", expression.opened_at)
-        body = choice_of(expression.alternatives())
-        self._nodes += expression.nodes
-        if self._nodes > self._options.max_nodes:
-            raise self.source.too_large(f"more than {self._options.max_nodes} nodes (max_nodes)", self._at)
-        return body
+        return self._finish_body(expression, _BRACKETS.get(expression.tag, ")"))
 
     def _read_item(self, expression: Expression) -> None:
         at, char = self._at, self._text[self._at]
@@ -264,9 +211,9 @@ class _Reader:
         at, char = self._at, self._text[self._at]
         if expression.at_start:
             raise self._error(f"'{char}' has nothing to repeat")
-        if char in _FLAG_COUNTS:
+        if char in FLAG_COUNTS:
             self._at += 1
-            minimum, maximum = _FLAG_COUNTS[char]
+            minimum, maximum = FLAG_COUNTS[char]
         else:
             match = _COUNTS.match(self._text, at)
             if match is None:
@@ -292,8 +239,7 @@ class _Reader:
     def _read_reference(self) -> Ref:
         match = _NAME.match(self._text, self._at)
         if match is None:
-            hint = "write literals in double quotes" if self._text[self._at] == "'" else None
-            raise self._error(f"unexpected character {excerpt(self._text[self._at])}", hint)
+            raise self._unexpected()
         if self._text.startswith("{", match.end()):
             raise self._error("a template is not supported")
         self._references.setdefault(match[0], self._at)
@@ -323,20 +269,8 @@ class _Reader:
         self._at = match.end()
         if match["flag"] and not match["body"].isascii():
             raise self._error("a case-insensitive literal must be ASCII", "write both cases as alternatives", start)
-        text = _ESCAPE.sub(lambda escape: self._unescape(start + escape.start()), match["body"])
+        text = _ESCAPE.sub(lambda escape: self._escaped(start + escape.start())[0], match["body"])
         return text, match["flag"]
-
-    def _unescape(self, at: int) -> str:
-        kind = self._text[at + 1]
-        if kind in _HEX_ESCAPES:
-            return chr(self.source.scalar(at, _HEX_ESCAPES[kind]))
-        if kind in _CONTROL_ESCAPES:
-            return _CONTROL_ESCAPES[kind]
-        if kind.isascii() and kind.isprintable() and not kind.isalnum():
-            return kind
-        raise self._error(
-            f"unknown escape {excerpt(self._text[at : at + 2])}", "a backslash itself is written \\\\", at
-        )
 
     def _read_regex(self) -> Node:
         match = _REGEX.match(self._text, self._at)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -103,11 +102,6 @@ def many(kind: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["words", "numbered", "pairs", "nested"])
 def test_thousands_of_choices(kind: str) -> None:
     choices = many(kind)
-    best = float("inf")
-    for _ in range(3):
-        started = time.process_time()
-        node = choice.lower(choices, OPTIONS)
-        best = min(best, time.process_time() - started)
-    assert best < 0.1
+    node = choice.lower(choices, OPTIONS)
     assert height(node) <= 80
     assert sum(len(part.text) for part in walk(node) if isinstance(part, Literal)) <= sum(map(len, choices))

