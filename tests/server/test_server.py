@@ -64,7 +64,7 @@ def test_thinking_comes_before_the_content(client, kind):
     fields = {**fields_of(kind), "max_tokens": 1500, "seed": 3}
     fields["extra_body"] = {**fields["extra_body"], "chat_template_kwargs": {"enable_thinking": True}}
     answer = client.chat.completions.create(messages=QUESTION, **fields).choices[0]
-    reasoning, closed, content = answer.message.content.partition("</think>\n\n")
+    _, closed, content = answer.message.content.partition("</think>\n\n")
     if closed:
         LANGUAGES[kind].check(content, answer.finish_reason)
     else:
