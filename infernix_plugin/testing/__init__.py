@@ -1,0 +1,1 @@
+"""Entry points for outside harnesses that measure or check this package."""
