@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from infernix_plugin.grammar.json_schema import vocabulary
+from infernix_plugin.grammar.json_schema import formats, vocabulary
 from infernix_plugin.grammar.json_schema.keywords import ASSERTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "json-schema.md"
@@ -33,17 +33,28 @@ def page() -> str:
             [
                 INTRODUCTION,
                 *_section("Enforced", "what holds for every output", enforced),
+                *_section("Formats", "which strings have it", _format_lines()),
                 *_section("Accepted, asserts nothing", "why", {**vocabulary.STRUCTURE, **vocabulary.ANNOTATIONS}),
                 *_section("Refused", "what to write instead", vocabulary.REFUSED),
+                *_section("Refused formats", "what to write instead", formats.REFUSED_FORMATS),
             ]
         ).rstrip()
         + "\n"
     )
 
 
+def _format_lines() -> dict[str, str]:
+    strings = {name: _first_line(language.__doc__) for name, language in formats.FORMATS.items()}
+    numbers = {
+        name: "OpenAPI: an integer of this many bits." if limits.integer else "OpenAPI: a finite number of this size."
+        for name, limits in formats.NUMBER_FORMATS.items()
+    }
+    return {**strings, **numbers, **dict.fromkeys(formats.FREE_FORMATS, "OpenAPI: every string.")}
+
+
 def _section(title: str, meaning: str, keywords: Mapping[str, str]) -> list[str]:
     rows = [f"| `{keyword}` | {text} |" for keyword, text in keywords.items()]
-    return [f"## {title}\n", f"| keyword | {meaning} |", "|---|---|", *rows, ""]
+    return [f"## {title}\n", f"| name | {meaning} |", "|---|---|", *rows, ""]
 
 
 def _first_line(text: str | None) -> str:

@@ -315,7 +315,7 @@ REFUSED = [
     ({"properties": {"a": {"multipleOf": 2}}}, UnsupportedSchema, "#/properties/a/multipleOf"),
     ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, UnsupportedSchema, "#/uniqueItems"),
     ({"type": "string", "not": {"enum": ["x"]}}, UnsupportedSchema, "#/not"),
-    ({"properties": {"a~b/c": {"format": "date"}}}, UnsupportedSchema, "#/properties/a~0b~1c/format"),
+    ({"properties": {"a~b/c": {"format": "regex"}}}, UnsupportedSchema, "#/properties/a~0b~1c/format"),
     ({"anyOf": [{}, {"if": True}]}, UnsupportedSchema, "#/anyOf/1/if"),
     (
         {"propertyNames": {"pattern": "^[a-z]+$"}, "additionalProperties": {"type": "integer"}},

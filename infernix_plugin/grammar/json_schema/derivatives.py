@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from infernix_plugin.grammar.ir import CharSet, Literal, Node, Repeat, Seq, children, walk
+from infernix_plugin.grammar.ir import And, CharSet, Literal, Node, Not, Repeat, Seq, children, walk
 from infernix_plugin.grammar.pool import Pool
 
 MAX_STATES = 16384
 """Most states that a search for a common member visits."""
 
 
-class Undecided(Exception):  # noqa: N818  an answer, not a fault
+class Undecided(Exception):
     """The search for a common member was given up."""
 
 
 class Intersection:
-    """The strings that are in every one of some regular languages, given without And, Not and Ref."""
+    """The strings that are in every one of some regular languages, given without Ref and Lexeme."""
 
     def __init__(self, languages: Sequence[Node]) -> None:
         self._pool = Pool()
@@ -41,17 +41,20 @@ class Intersection:
         """
         letters = representatives(self._start)
         seen = {tuple(map(id, self._start))}
-        pending = [self._start]
-        while pending:
-            state = pending.pop()
+        path = [(self._start, iter(letters))]  # depth first: most searches end at their first member
+        while path:
+            state, untried = path[-1]
             if self._accepts(state):
                 return False
-            for char in letters:
+            for char in untried:
                 following = tuple(self._derive(part, char) for part in state)
                 key = tuple(map(id, following))
                 if key not in seen and self._pool.never not in following:
                     seen.add(key)
-                    pending.append(following)
+                    path.append((following, iter(letters)))
+                    break
+            else:
+                path.pop()
             if len(seen) > MAX_STATES:
                 raise Undecided
         return True
@@ -83,6 +86,10 @@ class Intersection:
             case Repeat(item, minimum, maximum):
                 rest = pool.repeat(item, max(0, minimum - 1), None if maximum is None else maximum - 1)
                 return pool.seq(self._derive(item, char), rest)
+            case And(items):
+                return pool.intersection(*(self._derive(item, char) for item in items))
+            case Not(item):
+                return pool.complement(self._derive(item, char))
             case _:
                 return pool.alt(*(self._derive(option, char) for option in children(node)))
 

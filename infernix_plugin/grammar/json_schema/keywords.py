@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from infernix_plugin.errors import InvalidRegex, UnsupportedSchema, excerpt
 from infernix_plugin.grammar import regex
-from infernix_plugin.grammar.json_schema import vocabulary
+from infernix_plugin.grammar.json_schema import formats, vocabulary
 from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of
 from infernix_plugin.grammar.json_schema.shape import (
     KINDS,
@@ -313,6 +313,23 @@ def pattern(reading: Reading, value: Json, location: str) -> None:
     reading.narrow(Strings(patterns=(Pattern(value, node),)))
 
 
+def format_(reading: Reading, value: Json, location: str) -> None:
+    """A format of the list below, asserted; any other is refused, or with `unknown_keywords=ignore` passed over."""
+    if not isinstance(value, str):
+        fail("The value must be the name of a format", location)
+    if value in formats.FORMATS:
+        reading.narrow(Strings(patterns=(Pattern(value, formats.language(value), "format"),)))
+    elif value in formats.NUMBER_FORMATS:
+        reading.narrow(formats.NUMBER_FORMATS[value])
+    elif value in formats.REFUSED_FORMATS:
+        hint = formats.REFUSED_FORMATS[value]
+        raise UnsupportedSchema(f"The format {value} is not supported", location=location, hint=hint)
+    elif value not in formats.FREE_FORMATS and reading.options.unknown_keywords != "ignore":
+        close = difflib.get_close_matches(value, [*formats.FORMATS, *formats.NUMBER_FORMATS], n=1)
+        advice = f"did you mean {close[0]}?" if close else "use pattern, or leave format out"
+        raise UnsupportedSchema(f"Unknown format {excerpt(value)}", location=location, hint=advice)
+
+
 # Arrays ---------------------------------------------------------------------------------------------------------
 
 
@@ -429,6 +446,7 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "minLength": min_length,
     "maxLength": max_length,
     "pattern": pattern,
+    "format": format_,
     "items": items,
     "prefixItems": prefix_items,
     "additionalItems": additional_items,

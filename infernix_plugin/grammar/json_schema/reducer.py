@@ -157,7 +157,7 @@ class Reducer:
         Raises:
             ConstraintTooLarge: more than one string automaton that is too large to intersect.
         """
-        if not branch.patterns:
+        if branch == Strings(patterns=branch.patterns[:1]) and all(one.keyword == "format" for one in branch.patterns):
             return True
         try:
             return not decoded(branch).is_empty()

@@ -98,10 +98,11 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular language of strings: the one whose members hold a match of ``source``."""
+    """A regular language of decoded strings; two are equal if a keyword of the same name and text made them."""
 
     source: str
     node: Node = field(compare=False)
+    keyword: str = "pattern"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ comparing strings, and one repetition of :data:`CHARACTER` is one decoded charac
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 from infernix_plugin.grammar.ir import (
     ANY_CHAR,
@@ -28,7 +29,7 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.json_schema.derivatives import Intersection
-from infernix_plugin.grammar.json_schema.shape import Strings
+from infernix_plugin.grammar.json_schema.shape import Pattern, Strings
 
 _QUOTE = Literal('"')
 _SHORT = '"\\\b\f\n\r\t'
@@ -75,10 +76,15 @@ def string_except(names: tuple[str, ...]) -> Node:
 
 def matching(strings: Strings, minimum: int, maximum: int | None) -> Node:
     """Strings by their number of decoded characters and the patterns they contain."""
-    quoted = [seq(_QUOTE, spelled(pattern.node), _QUOTE) for pattern in strings.patterns]
+    quoted = [seq(_QUOTE, _spelled_pattern(pattern), _QUOTE) for pattern in strings.patterns]
     if (minimum, maximum) != (0, None) or not quoted:
         quoted.insert(0, seq(_QUOTE, repeat(CHARACTER, minimum, maximum), _QUOTE))
     return Lexeme(quoted[0] if len(quoted) == 1 else And(tuple(quoted)))
+
+
+@lru_cache(maxsize=256)
+def _spelled_pattern(pattern: Pattern) -> Node:
+    return spelled(pattern.node)
 
 
 def decoded(strings: Strings) -> Intersection:
@@ -103,6 +109,10 @@ def spelled(node: Node) -> Node:
             return alt(*map(spelled, options))
         case Repeat(item, minimum, maximum):
             return repeat(spelled(item), minimum, maximum)
+        case And(items):
+            return And(tuple(map(spelled, items)))
+        case Not(item):
+            return And((repeat(CHARACTER), Not(spelled(item))))
         case _:
             raise TypeError(f"{node!r} is not an expression over characters")
 

@@ -38,7 +38,6 @@ REFUSED: Mapping[str, str] = {
     "minContains": "constrain every item with items or prefixItems",
     "maxContains": "constrain every item with items or prefixItems",
     "multipleOf": "list the values as enum",
-    "format": "use pattern, or leave format out",
     "$dynamicRef": "use $ref",
     "$dynamicAnchor": "use $ref and $defs",
     "$recursiveRef": "use $ref",
