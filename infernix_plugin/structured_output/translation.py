@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from infernix_plugin.errors import ConflictingConstraints, InvalidGrammar, InvalidSchema
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, InvalidSchema
+from infernix_plugin.grammar import lark
 from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.structured_output import structural_tag
 from infernix_plugin.structured_output.structural_tag import StructuralTag
 
@@ -55,8 +57,21 @@ def kind_of(asked: Asked) -> str:
 def _grammar(text: str) -> Asked:
     if not text.strip():
         raise InvalidGrammar("The grammar is empty.", hint="It must define the rule root.")
-    lark = structural_tag.from_lark(text) if "::=" not in text else None
-    return lark if lark is not None else OutputConstraint.grammar(text)
+    if lark.looks_like_lark(text) and not _is_readable_lark(text):
+        # xgrammar's own reader knows %ignore and regex flags, and vLLM's users rely on it. Where it too refuses the
+        # text, the error of our reader, which has a place, is the one to show.
+        return structural_tag.from_lark(text) or OutputConstraint.grammar(text)
+    return OutputConstraint.grammar(text)
+
+
+def _is_readable_lark(text: str) -> bool:
+    try:
+        lark.parse(text, GrammarOptions())
+    except InvalidGrammar:
+        return False
+    except ConstraintError:
+        return True  # it is Lark, and the compiler will say what is wrong with it
+    return True
 
 
 def _refuse_ignored_options(params: Any) -> None:

@@ -122,10 +122,15 @@ def test_translation_keeps_the_source():
     assert ask(structural_tag=tag) == StructuralTag(tag)
 
 
-def test_lark_goes_through_xgrammar_and_broken_text_does_not():
-    asked = ask(grammar='start: "a" WORD\nWORD: /[a-z]+/\n')
+def test_lark_is_ours_where_we_read_it_and_xgrammars_where_only_it_does():
+    readable = 'start: "a" WORD\nWORD: /[a-z]+/\n'
+    assert ask(grammar=readable) == OutputConstraint.grammar(readable)
+    lexed = 'start: "a" "b"\n%import common.WS\n%ignore WS\n'
+    asked = ask(grammar=lexed)
     assert isinstance(asked, StructuralTag)
     assert "::=" in asked.text
+    broken = 'start: "a" undefined_rule\n'
+    assert ask(grammar=broken) == OutputConstraint.grammar(broken)
     assert ask(grammar="this is = no grammar") == OutputConstraint.grammar("this is = no grammar")
 
 
