@@ -14,6 +14,9 @@ Faults of the engine that are avoided here (0.2.8, each with a test):
   behind an entry rule of its own.
 - ``x?`` in ``Regex`` adds a short cut to a state that may have a way on (``(aa+)?`` matches ``a``), and ``x{2,}`` in
   ``Regex`` loops back in the same way; they are written ``(|x)`` and ``x{2}x*``.
+- Of two states with the same ways in, one may end for good and the other go on. The engine makes one of them and, in
+  the same step, one of all states that end for good, so ``Regex("a|a{1,2}")`` matches ``aaa``. Every ``Regex`` gets an
+  empty part behind it, whose state is then the only one that ends.
 - Counts above 128 in ``Regex`` crash the rule cache.
 """
 
@@ -264,7 +267,7 @@ def _token_set(ids: tuple[int, ...], exclude: bool) -> str:
 
 def regex_macro(node: Node) -> str:
     """The ``Regex("...")`` of a regular node no deeper than :data:`MAX_REGEX_DEPTH`."""
-    return f'Regex("{_regex(node).replace(chr(92), chr(92) * 2)}")'
+    return f'Regex("({_regex(node).replace(chr(92), chr(92) * 2)})()")'
 
 
 def _regex(node: Node) -> str:
@@ -282,9 +285,11 @@ def _regex(node: Node) -> str:
         case Alt(options):
             return "|".join(map(_regex, options))
         case Repeat(item, minimum, maximum):
-            inner = _regex(item) if _is_letter(item) else f"({_regex(item)})"
+            inner = _regex(item)
             if (minimum, maximum) == (0, 1):
-                return f"(|{_regex(item)})"
+                return f"(|{inner})"
+            if not _is_letter(item):
+                inner = f"({inner})"
             if maximum is None and minimum > 1:
                 return f"{inner}{{{minimum}}}{inner}*"
             return inner + _quantifier(minimum, maximum)

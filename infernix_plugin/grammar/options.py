@@ -16,7 +16,8 @@ class GrammarOptions:
     max_whitespace: int = 32
     """Longest run of insignificant whitespace between two JSON tokens."""
     max_number_digits: int = 17
-    """Longest run of digits in an unbounded JSON number's fraction, and its significant digits (binary64)."""
+    """Most significant digits of an unbounded JSON number (binary64); a fraction of ``0.`` may have six zeros more in
+    front of them."""
     unknown_keywords: str = "refuse"
     """What an unknown JSON Schema keyword does: ``"refuse"`` or ``"ignore"``."""
 

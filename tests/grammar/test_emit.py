@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infernix_plugin.grammar.emit import MAX_REGEX_COUNT, emit
+from infernix_plugin.grammar.emit import MAX_REGEX_COUNT, emit, regex_macro
 from infernix_plugin.grammar.ir import (
     EPSILON,
     NEVER,
@@ -33,6 +34,7 @@ from infernix_plugin.grammar.ir import (
     repeat,
     seq,
 )
+from infernix_plugin.grammar.pool import Pool
 from tests.oracles.ir_oracle import language, matches
 from tests.oracles.ir_strategies import ALPHABET, grammars, regular_nodes
 from tests.oracles.xgrammar_engine import LONGER, STOP, VOCABULARY, Engine
@@ -187,6 +189,59 @@ def test_shapes_that_the_engine_gets_wrong_when_written_plainly(
     tested = engine(node)
     assert [text for text in inside if not tested.accepts(text)] == []
     assert [text for text in outside if tested.accepts(text)] == []
+
+
+COUNTS = [(0, None), (0, 1), (1, None), (1, 2), (2, 2), (2, None)]
+
+
+def expressions(size: int) -> Iterator[Node]:
+    """Every expression of ``size`` letters, loops and connectives, over the letters a and b."""
+    if size == 1:
+        yield from map(Literal, "ab")
+    for item in expressions(size - 1) if size > 1 else ():
+        if not isinstance(item, Repeat):
+            yield from (Repeat(item, low, high) for low, high in COUNTS)
+    for left in range(1, size - 1):
+        for pair in itertools.product(expressions(left), expressions(size - 1 - left)):
+            yield Seq(pair)
+            yield Alt(pair)
+
+
+def test_all_small_expressions_are_exact() -> None:
+    """Each as a ``Regex``, also where plain EBNF would do."""
+    texts = ["".join(word) for n in range(6) for word in itertools.product("ab", repeat=n)]
+    pool = Pool()
+    seen: dict[int, Node] = {id(node): node for size in range(1, 6) for node in map(pool.adopt, expressions(size))}
+    assert len(seen) > 700
+    for node in seen.values():
+        tested = Engine(f"root ::= {regex_macro(node)}\n")
+        assert {text for text in texts if tested.accepts(text)} == language(Grammar({"root": node}), "ab", 5), node
+
+
+@settings(max_examples=300, deadline=None)
+@given(regular_nodes("ab", leaves=12))
+def test_choices_and_loops_of_few_letters_are_exact(node: Node) -> None:
+    """With two letters most choices begin alike and most loops run into what follows."""
+    pool = Pool()
+    pooled = pool.adopt(node)
+    texts = ["".join(word) for n in range(6) for word in itertools.product("ab", repeat=n)]
+    if pooled is not pool.never:
+        tested = Engine(f"root ::= {regex_macro(pooled)}\n")
+        assert {text for text in texts if tested.accepts(text)} == language(Grammar({"root": node}), "ab", 5)
+
+
+def test_the_fault_behind_the_empty_part_of_a_regex_is_still_there() -> None:
+    """When this fails, xgrammar is repaired and the empty part can go."""
+    assert Engine('root ::= Regex("a|a{1,2}")').accepts("aaa")
+
+
+def test_nested_options_are_written_once_each() -> None:
+    node: Node = Literal("a")
+    for _ in range(40):
+        node = optional(Seq((node, Literal("b"))))
+    text = emit(Grammar({"root": Seq((Literal("<"), node))}))
+    assert len(text) < 40 * 8
+    assert Engine(text).accepts("<a" + "b" * 40)
 
 
 @pytest.mark.parametrize("count", [2, MAX_REGEX_COUNT, MAX_REGEX_COUNT + 1, 300])
