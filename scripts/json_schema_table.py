@@ -49,7 +49,7 @@ def _format_lines() -> dict[str, str]:
         name: "OpenAPI: an integer of this many bits." if limits.integer else "OpenAPI: a finite number of this size."
         for name, limits in formats.NUMBER_FORMATS.items()
     }
-    return {**strings, **numbers, **dict.fromkeys(formats.FREE_FORMATS, "OpenAPI: every string.")}
+    return {**strings, **numbers, **formats.FREE_FORMATS}
 
 
 def _section(title: str, meaning: str, keywords: Mapping[str, str]) -> list[str]:

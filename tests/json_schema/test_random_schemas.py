@@ -47,6 +47,14 @@ def keywords(inner):
         "properties": st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
         "required": st.lists(st.sampled_from([*NAMES, "x"]), max_size=2, unique=True),
         "additionalProperties": inner,
+        "patternProperties": st.dictionaries(st.sampled_from(["a", "^b$", "^[^a]*$"]), inner, min_size=1, max_size=2),
+        "propertyNames": inner,
+        "minProperties": sizes,
+        "maxProperties": sizes,
+        "dependentRequired": st.dictionaries(
+            st.sampled_from(NAMES), st.lists(st.sampled_from([*NAMES, "x"]), max_size=2, unique=True), max_size=2
+        ),
+        "dependentSchemas": st.dictionaries(st.sampled_from(NAMES), inner, max_size=2),
         "$ref": st.sampled_from(["#", "#/$defs/d", "#/$defs/e"]),
         "anyOf": several,
         "allOf": several,
@@ -127,7 +135,7 @@ def test_instances_match_exactly_when_they_are_valid(schema, instances):
         pass
     except ConstraintError:
         return
-    fixed = any(word in json.dumps(schema) for word in ('"enum"', '"const"', '"$ref"', "Of"))
+    fixed = any(word in json.dumps(schema) for word in ('"enum"', '"const"', '"$ref"', '"dependent', "Of"))
     ordered = json.dumps(schema).count('"properties"') + json.dumps(schema).count('"required"') <= (
         ("properties" in schema) + ("required" in schema)
     )

@@ -211,11 +211,6 @@ def uri_template() -> Node:
     return _expression(f"(?:{literal}|{expression})*")
 
 
-def byte() -> Node:
-    """OpenAPI's ``byte``: base64 of RFC 4648, 4, with its padding."""
-    return _expression(r"(?:[A-Za-z\d+/]{4})*(?:[A-Za-z\d+/]{2}==|[A-Za-z\d+/]{3}=)?")
-
-
 FORMATS: dict[str, Callable[[], Node]] = {
     "date": date,
     "time": time,
@@ -233,7 +228,6 @@ FORMATS: dict[str, Callable[[], Node]] = {
     "json-pointer": json_pointer,
     "relative-json-pointer": relative_json_pointer,
     "uri-template": uri_template,
-    "byte": byte,
 }
 """Every enforced format of strings and the function that makes its language."""
 
@@ -246,8 +240,12 @@ NUMBER_FORMATS: dict[str, Numbers] = {
 }
 """OpenAPI's formats of numbers. Every number that is generated has a finite binary64 value anyway."""
 
-FREE_FORMATS = ("binary", "password")
-"""OpenAPI's formats that every string has."""
+FREE_FORMATS = {
+    "byte": "OpenAPI: base64, later written as `contentEncoding`; describes what a string holds, as that does.",
+    "binary": "OpenAPI: every string.",
+    "password": "OpenAPI: every string.",
+}
+"""OpenAPI's formats that assert nothing."""
 
 REFUSED_FORMATS = {
     "regex": "ECMAScript expressions nest, so no regular grammar describes them",

@@ -16,6 +16,8 @@ from infernix_plugin.grammar import regex
 from infernix_plugin.grammar.json_schema import formats, vocabulary
 from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of
 from infernix_plugin.grammar.json_schema.shape import (
+    ANY,
+    FALSE,
     KINDS,
     UNCONSTRAINED,
     Arrays,
@@ -39,12 +41,20 @@ _INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Union:
-    """``anyOf`` or ``oneOf``: at least one, or exactly one, of the schemas at these places."""
+class Option:
+    """One way to be valid: the schemas at some places hold, and the value has the shape."""
 
-    members: Goal
-    exclusive: bool
+    goal: Goal
+    shape: Shape = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """At least one, or exactly one, of some options."""
+
+    options: tuple[Option, ...]
     location: str
+    exclusive: bool = False
 
 
 class Reading:
@@ -67,6 +77,7 @@ class Reading:
         self.conjuncts: list[str] = []
         self.unions: list[Union] = []
         self.fields: dict[str, Goal] = {}
+        self.patterns: list[tuple[Pattern, Goal]] = []
         self.additional: Goal = ()
         self.prefix: list[Goal] = []
         self.rest: Goal = ()
@@ -113,6 +124,12 @@ class Reading:
             else:
                 self.branches[constraint.kind] = narrowed
 
+    def depend(self, name: str, consequence: Option, location: str) -> None:
+        """Let objects with the member ``name`` through only under the consequence, which requires the name."""
+        absent = Objects(layers=(Members({text(name, location): (FALSE,)}),))
+        others = tuple(absent if kind == absent.kind else branch for kind, branch in UNCONSTRAINED.items())
+        self.unions.append(Union((consequence, Option((), others)), location))
+
     def keep(self, kinds: set[str]) -> None:
         """Rule out every JSON type but these."""
         self.branches = {kind: branch for kind, branch in self.branches.items() if kind in kinds}
@@ -128,8 +145,8 @@ class Reading:
 
     def shape(self) -> Shape:
         """What the schema's own assertions allow, without its in-place subschemas."""
-        if self.fields or self.additional:
-            self.narrow(Objects(layers=(Members(self.fields, self.additional),)))
+        if self.fields or self.patterns or self.additional:
+            self.narrow(Objects(layers=(Members(self.fields, self.additional, tuple(self.patterns)),)))
         if self.prefix or self.rest:
             self.narrow(Arrays(layers=(Items(tuple(self.prefix), self.rest),)))
         branches: list[Branch] = list(self.branches.values())
@@ -178,6 +195,14 @@ def text(value: str, location: str) -> str:
     if any("\ud800" <= char <= "\udfff" for char in value):
         raise UnsupportedSchema("An unpaired surrogate cannot be generated", location=location)
     return value
+
+
+def _pattern(reading: Reading, source: str, location: str) -> Pattern:
+    try:
+        return Pattern(source, regex.search(text(source, location), reading.options))
+    except InvalidRegex as error:
+        place = f" ({error.location})" if error.location else ""
+        raise UnsupportedSchema(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
 
 
 def _schemas(reading: Reading, value: Json, location: str) -> Goal:
@@ -305,12 +330,7 @@ def pattern(reading: Reading, value: Json, location: str) -> None:
     """An ECMAScript expression that is found somewhere in the string."""
     if not isinstance(value, str):
         fail("The value must be a regular expression", location)
-    try:
-        node = regex.search(text(value, location), reading.options)
-    except InvalidRegex as error:
-        place = f" ({error.location})" if error.location else ""
-        raise UnsupportedSchema(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
-    reading.narrow(Strings(patterns=(Pattern(value, node),)))
+    reading.narrow(Strings(patterns=(_pattern(reading, value, location),)))
 
 
 def format_(reading: Reading, value: Json, location: str) -> None:
@@ -376,6 +396,62 @@ def properties(reading: Reading, value: Json, location: str) -> None:
         reading.fields[text(name, pointer)] = reading.goal(pointer)
 
 
+def pattern_properties(reading: Reading, value: Json, location: str) -> None:
+    """The schemas of the members whose name holds a match of an expression, declared or not."""
+    if not isinstance(value, dict):
+        fail("The value must be an object of schemas", location)
+    for source in value:
+        pointer = child(location, source)
+        reading.patterns.append((_pattern(reading, source, pointer), reading.goal(pointer)))
+
+
+def property_names(reading: Reading, value: Json, location: str) -> None:
+    """What every name must satisfy, as a string."""
+    reading.narrow(Objects(naming=reading.goal(location)))
+
+
+def min_properties(reading: Reading, value: Json, location: str) -> None:
+    """At least this many members; if more than one has to have an undeclared name, that is refused."""
+    reading.narrow(Objects(minimum=_count(value, location)))
+
+
+def max_properties(reading: Reading, value: Json, location: str) -> None:
+    """At most this many members."""
+    reading.narrow(Objects(maximum=_count(value, location)))
+
+
+def dependent_required(reading: Reading, value: Json, location: str) -> None:
+    """The names that must be there if another name is."""
+    if not isinstance(value, dict):
+        fail("The value must be an object of arrays of names", location)
+    for name, names in value.items():
+        pointer = child(location, name)
+        reading.depend(name, Option((), (Objects(required=(name, *_names(names, pointer))),)), pointer)
+
+
+def dependent_schemas(reading: Reading, value: Json, location: str) -> None:
+    """The schemas of the whole object that must hold if a name is there."""
+    if not isinstance(value, dict):
+        fail("The value must be an object of schemas", location)
+    for name in value:
+        pointer = child(location, name)
+        reading.depend(name, Option((reading.subschema(pointer),), (Objects(required=(name,)),)), pointer)
+
+
+def dependencies(reading: Reading, value: Json, location: str) -> None:
+    """Draft-07's `dependentRequired` (arrays) and `dependentSchemas` (schemas) in one."""
+    if not isinstance(value, dict):
+        fail("The value must be an object", location)
+    for name, needed in value.items():
+        if isinstance(needed, str):
+            needed = [needed]  # as draft-03 had it
+        if isinstance(needed, list):
+            pointer = child(location, name)
+            reading.depend(name, Option((), (Objects(required=(name, *_names(needed, pointer))),)), pointer)
+        else:
+            dependent_schemas(reading, {name: needed}, location)
+
+
 def additional_properties(reading: Reading, value: Json, location: str) -> None:
     """The schema of the members that ``properties`` does not name; without it they are free."""
     reading.additional = reading.goal(location)
@@ -403,14 +479,18 @@ def all_of(reading: Reading, value: Json, location: str) -> None:
     reading.conjuncts.extend(_schemas(reading, value, location))
 
 
+def _options(reading: Reading, value: Json, location: str) -> tuple[Option, ...]:
+    return tuple(Option((place,)) for place in _schemas(reading, value, location))
+
+
 def any_of(reading: Reading, value: Json, location: str) -> None:
     """At least one of the schemas holds."""
-    reading.unions.append(Union(_schemas(reading, value, location), False, location))
+    reading.unions.append(Union(_options(reading, value, location), location))
 
 
 def one_of(reading: Reading, value: Json, location: str) -> None:
     """Exactly one of the schemas holds; they must be provably disjoint."""
-    reading.unions.append(Union(_schemas(reading, value, location), True, location))
+    reading.unions.append(Union(_options(reading, value, location), location, exclusive=True))
 
 
 def identifier(reading: Reading, value: Json, location: str) -> None:
@@ -454,6 +534,13 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "maxItems": max_items,
     "properties": properties,
     "required": required,
+    "patternProperties": pattern_properties,
     "additionalProperties": additional_properties,
+    "propertyNames": property_names,
+    "minProperties": min_properties,
+    "maxProperties": max_properties,
+    "dependentRequired": dependent_required,
+    "dependentSchemas": dependent_schemas,
+    "dependencies": dependencies,
 }
 """Every enforced keyword and the function that reads it; its docstring is its line in the support table."""

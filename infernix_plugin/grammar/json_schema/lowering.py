@@ -41,7 +41,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Shape,
     Strings,
 )
-from infernix_plugin.grammar.json_schema.strings import matching, spelling, string_except
+from infernix_plugin.grammar.json_schema.strings import intersection, matching, spelling
 from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
 from infernix_plugin.grammar.options import GrammarOptions
 
@@ -125,7 +125,7 @@ class Lowering:
             case Arrays():
                 return self._array(name, branch, goal)
             case Objects():
-                return self._object(name, branch)
+                return self._object(name, branch, goal)
         raise AssertionError(branch)
 
     # Scalars ----------------------------------------------------------------------------------------------------
@@ -183,16 +183,18 @@ class Lowering:
 
     # Objects ----------------------------------------------------------------------------------------------------
 
-    def _object(self, name: str, branch: Objects) -> Node:
+    def _object(self, name: str, branch: Objects, goal: Goal) -> Node:
         """Declared members in declared order, then others; a comma stands before every member but the first."""
         self._spend(len(branch.names) * len(branch.layers))  # the work of resolving every name in every layer
         required = set(branch.required)
         members = [
-            (seq(Literal(spelling(key)), COLON, self.value(branch.member(key))), key in required)
+            (seq(Literal(spelling(key)), COLON, self.value(self._reducer.member(branch, key))), key in required)
             for key in branch.names
         ]
-        other = self.value(branch.additional)
-        extra = NEVER if other == NEVER else seq(self._key(branch.names), COLON, other)
+        extra = self._undeclared(branch)
+        if branch.minimum > len(required) or branch.maximum is not None:
+            self._check_minimum(branch, extra, goal)
+            return self._counted_object(name, branch, members, extra)
         extras = repeat(seq(COMMA, extra))
         first = next((index for index, (_, needed) in enumerate(members) if needed), len(members))
         tail = seq(*(self._later(member) for member in members[first + 1 :]), extras)
@@ -203,6 +205,47 @@ class Lowering:
             return braced("{", seq(needed, tail), "}", may_be_empty=False)
         heads = self._heads(name, members[:first], seq(needed, tail), seq(COMMA, needed, tail))
         return braced("{", heads, "}", may_be_empty=False)
+
+    def _undeclared(self, branch: Objects) -> Node:
+        """One member whose name is not declared."""
+        options = []
+        for names, goal in self._reducer.undeclared(branch):
+            value = self.value(goal)
+            if value != NEVER:
+                options.append(seq(intersection(names) if names else values.STRING, COLON, value))
+        return alt(*options)
+
+    @staticmethod
+    def _check_minimum(branch: Objects, extra: Node, goal: Goal) -> None:
+        """A name that is not declared may come twice, which a parser counts once; so only one of them may matter."""
+        if extra != NEVER and branch.minimum - len(branch.required) > 1:
+            raise UnsupportedSchema(
+                f"minProperties {branch.minimum} is not supported where members may have undeclared names",
+                location=goal[-1],
+                hint="list the names in required, or declare them and set additionalProperties to false",
+            )
+
+    def _counted_object(self, name: str, branch: Objects, members: list[tuple[Node, bool]], extra: Node) -> Node:
+        """Members in order; a rule says what may follow so many declared members if so many have been written."""
+        minimum, maximum = branch.minimum, branch.maximum
+        if maximum is not None and maximum >= len(members) and extra == NEVER:
+            maximum = None
+        most = min(len(members), max(minimum, 1) if maximum is None else maximum)
+        self._spend((len(members) + 1) * (most + 1))
+        for written in range(most + 1):
+            least = max(minimum - written, 0 if written else 1)
+            room = None if maximum is None else maximum - written
+            self._define(f"{name}_{len(members)}_{written}", _run(extra, least, room, first=not written))
+        for index in range(len(members) - 1, -1, -1):
+            node, needed = members[index]
+            for written in range(min(index, most) + 1):
+                after = Ref(f"{name}_{index + 1}_{min(written + 1, most)}")
+                options: list[Node] = [] if needed else [Ref(f"{name}_{index + 1}_{written}")]
+                if maximum is None or written < maximum:
+                    options.append(seq(COMMA, node, after) if written else seq(node, after))
+                self._define(f"{name}_{index}_{written}", alt(*options))
+        may_be_empty = minimum == 0 and not branch.required
+        return braced("{", Ref(f"{name}_0_0"), "}", may_be_empty=may_be_empty)
 
     @staticmethod
     def _later(member: tuple[Node, bool]) -> Node:
@@ -223,9 +266,6 @@ class Lowering:
                 self._define(f"{name}_{index}", seq(optional(seq(COMMA, node)), after))
                 after = Ref(f"{name}_{index}")
         return alt(*reversed(heads))
-
-    def _key(self, names: tuple[str, ...]) -> Node:
-        return string_except(names) if names else values.STRING
 
     # Why nothing is left ----------------------------------------------------------------------------------------
 
@@ -257,3 +297,12 @@ class Lowering:
     def _is_productive(self, goal: Goal, alive: set[str]) -> bool:
         shape = self._reducer.shape(goal)
         return any(branch in _FREE or self._names.get(branch, "value") in alive for branch in shape)
+
+
+def _run(item: Node, least: int, most: int | None, *, first: bool) -> Node:
+    """So many items with commas between; also one before the first of them unless they are the ``first`` at all."""
+    if most is not None and most < least:
+        return NEVER
+    if not first or least == 0:
+        return repeat(seq(COMMA, item), least, most)
+    return seq(item, repeat(seq(COMMA, item), least - 1, None if most is None else most - 1))

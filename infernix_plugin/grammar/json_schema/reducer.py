@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
-from infernix_plugin.grammar.json_schema.keywords import Reading
+from infernix_plugin.grammar.json_schema.keywords import Option, Reading
 from infernix_plugin.grammar.json_schema.reader import Document, Json
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
+    FALSE,
     NOTHING,
+    UNCONSTRAINED,
     Arrays,
     Boolean,
     Branch,
@@ -21,16 +24,19 @@ from infernix_plugin.grammar.json_schema.shape import (
     Null,
     Numbers,
     Objects,
+    Pattern,
     Shape,
     Strings,
     meet,
     unite,
 )
-from infernix_plugin.grammar.json_schema.strings import decoded
+from infernix_plugin.grammar.json_schema.strings import language
 from infernix_plugin.grammar.options import GrammarOptions
 
 MAX_MERGES = 16384
 """Most pairs of branches that one schema's intersections may look at."""
+MAX_NAME_CLASSES = 64
+"""Most classes of undeclared names that an object may tell apart."""
 _PROOF_DEPTH = 16
 
 
@@ -54,7 +60,7 @@ class Reducer:
     def __init__(self, document: Document, options: GrammarOptions) -> None:
         self._document = document
         self._options = options
-        self._shapes: dict[str, Shape] = {}
+        self._shapes: dict[str, Shape] = {FALSE: NOTHING}
         self._goals: dict[Goal, Shape] = {(): ANY}
         self._exclusions: list[_Exclusion] = []
         self._matchers: dict[Strings, Intersection] = {}
@@ -85,7 +91,8 @@ class Reducer:
             if current not in readings:
                 readings[current] = Reading(self._document, current, self._options)
             reading = readings[current]
-            needed = [*reading.conjuncts, *(member for union in reading.unions for member in union.members)]
+            options = (option for union in reading.unions for option in union.options)
+            needed = [*reading.conjuncts, *(place for option in options for place in option.goal)]
             missing = [place for place in needed if place not in self._shapes]
             if not missing:
                 self._shapes[current] = self._combine(reading)
@@ -102,10 +109,16 @@ class Reducer:
         for place in reading.conjuncts:
             shape = self._meet(shape, self._shapes[place], place)
         for union in reading.unions:
-            parts = tuple(self._meet(shape, self._shapes[member], member) for member in union.members)
+            parts = tuple(self._choose(shape, option, union.location) for option in union.options)
             if union.exclusive:
                 self._exclusions.append(_Exclusion(parts, union.location))
             shape = unite(branch for part in parts for branch in part)
+        return shape
+
+    def _choose(self, shape: Shape, option: Option, location: str) -> Shape:
+        shape = self._meet(shape, option.shape, location)
+        for place in option.goal:
+            shape = self._meet(shape, self._shapes[place], place)
         return shape
 
     def _meet(self, left: Shape, right: Shape, location: str) -> Shape:
@@ -142,7 +155,7 @@ class Reducer:
             case Finite():
                 return bool(self.values(branch))
             case Objects():
-                goals: Sequence[Goal] = [branch.member(name) for name in branch.required]
+                goals: Sequence[Goal] = [self.member(branch, name) for name in branch.required]
             case Arrays():
                 goals = [branch.item(index) for index in range(min(branch.minimum, branch.positions + 1))]
             case Strings():
@@ -159,13 +172,48 @@ class Reducer:
         """
         if branch == Strings(patterns=branch.patterns[:1]) and all(one.keyword == "format" for one in branch.patterns):
             return True
-        try:
-            return not decoded(branch).is_empty()
-        except Undecided:
-            raise ConstraintTooLarge(
-                f"The patterns and lengths of a string have more than {MAX_STATES} states together",
-                hint="shorten the counts",
-            ) from None
+        return not _is_empty([language(branch)])
+
+    # Names ------------------------------------------------------------------------------------------------------
+
+    def member(self, branch: Objects, name: str) -> Goal:
+        """What the value of the member ``name`` must satisfy; nothing does if the name itself is not allowed."""
+        return branch.member(name) if self.accepts(branch.naming, name) else (FALSE,)
+
+    def undeclared(self, branch: Objects) -> list[tuple[tuple[Node, ...], Goal]]:
+        """The undeclared names in classes, and what their values must satisfy.
+
+        A class is the intersection of some languages of decoded names. Its names match the same patterns. Classes
+        are disjoint, and none is empty.
+
+        Raises:
+            ConstraintTooLarge: more than :data:`MAX_NAME_CLASSES`, or too large to tell whether they are empty.
+        """
+        start = self._naming(branch)
+        if branch.names:
+            start = (*start, Not(alt(*map(Literal, branch.names))))
+        classes: list[tuple[tuple[Pattern, ...], tuple[Node, ...]]] = [((), start)]
+        if branch.naming:
+            classes = [part for part in classes if not _is_empty(part[1])]
+        for pattern in branch.patterns:
+            inside = [((*matched, pattern), (*parts, pattern.node)) for matched, parts in classes]
+            outside = [(matched, (*parts, Not(pattern.node))) for matched, parts in classes]
+            classes = [part for part in inside + outside if not _is_empty(part[1])]
+            if len(classes) > MAX_NAME_CLASSES:
+                raise ConstraintTooLarge(f"The patterns of names tell more than {MAX_NAME_CLASSES} classes apart")
+        return [(parts, branch.under(matched)) for matched, parts in classes]
+
+    def _naming(self, branch: Objects) -> tuple[Node, ...]:
+        """The languages that every name must be in."""
+        options: list[Node] = []
+        for part in self.shape(branch.naming):
+            if part == UNCONSTRAINED["string"]:
+                return ()
+            if isinstance(part, Strings):
+                options.append(language(part))
+            elif isinstance(part, Finite) and part.kind == "string":
+                options.extend(map(Literal, self.values(part)))
+        return (alt(*options),)
 
     # Values -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +232,7 @@ class Reducer:
 
     def _matches(self, branch: Strings, value: str) -> bool:
         if branch not in self._matchers:
-            self._matchers[branch] = decoded(branch)
+            self._matchers[branch] = Intersection([language(branch)])
         return value in self._matchers[branch]
 
     def _accepts(self, branch: Branch, value: Json) -> bool:
@@ -210,11 +258,23 @@ class Reducer:
             case Objects():
                 if not isinstance(value, dict) or not value.keys() >= set(branch.required):
                     return False
+                if not _counted(len(value), branch):
+                    return False
                 for name, item in value.items():  # noqa: SIM110
-                    if not self.accepts(branch.member(name), item):
+                    if not self.accepts(self.member(branch, name), item):
                         return False
                 return True
 
 
-def _counted(length: int, bounds: Strings | Arrays) -> bool:
+def _is_empty(languages: Sequence[Node]) -> bool:
+    try:
+        return Intersection(languages).is_empty()
+    except Undecided:
+        raise ConstraintTooLarge(
+            f"The patterns and lengths of a string have more than {MAX_STATES} states together",
+            hint="shorten the counts",
+        ) from None
+
+
+def _counted(length: int, bounds: Strings | Arrays | Objects) -> bool:
     return bounds.minimum <= length and (bounds.maximum is None or length <= bounds.maximum)

@@ -8,17 +8,21 @@ inside them, recursion stays a reference, and there are finitely many goals.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from infernix_plugin.grammar.ir import Node
+from infernix_plugin.grammar.json_schema.derivatives import Intersection
 from infernix_plugin.grammar.json_schema.reader import Json, identity
 
 Goal = tuple[str, ...]
 """Pointers of schemas that hold together; the empty goal demands nothing."""
+
+FALSE = "false"
+"""The place whose schema nothing satisfies."""
 
 KINDS = ("object", "array", "string", "number", "boolean", "null")
 
@@ -104,6 +108,14 @@ class Pattern:
     node: Node = field(compare=False)
     keyword: str = "pattern"
 
+    def __contains__(self, text: str) -> bool:
+        return text in _membership(self)
+
+
+@lru_cache(maxsize=512)
+def _membership(pattern: Pattern) -> Intersection:
+    return Intersection([pattern.node])
+
 
 @dataclass(frozen=True, slots=True)
 class Strings:
@@ -173,18 +185,26 @@ class Arrays:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Members:
-    """What one schema says about the members of an object: by name, then for all other names."""
+    """What one schema says about the members of an object: by name, by patterns of names, then for all other names."""
 
     fields: Mapping[str, Goal]
-    additional: Goal
+    additional: Goal = ()
+    patterns: tuple[tuple[Pattern, Goal], ...] = ()
 
     def __getitem__(self, name: str) -> Goal:
-        return self.fields.get(name, self.additional)
+        goals = [self.fields[name]] if name in self.fields else []
+        goals += [goal for pattern, goal in self.patterns if name in pattern]
+        return join(*goals) if goals else self.additional
+
+    def under(self, matched: Container[Pattern]) -> Goal:
+        """What a member must satisfy whose name is not declared and matches these patterns but no others."""
+        goals = [goal for pattern, goal in self.patterns if pattern in matched]
+        return join(*goals) if goals else self.additional
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Objects by the names they must have and the member schemas that must all hold.
+    """Objects by the names they must have, the number of members, and the member schemas that must all hold.
 
     A member has to satisfy *every* layer, each with its own ``additional``: a name that one schema declares is not
     thereby let through by another schema that is closed.
@@ -193,6 +213,17 @@ class Objects:
     kind: ClassVar[str] = "object"
     layers: tuple[Members, ...] = ()
     required: tuple[str, ...] = ()
+    naming: Goal = ()
+    """What every name must satisfy, as a string."""
+    minimum: int = 0
+    maximum: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Plainly no object fits: the counts contradict each other, or a required member is ruled out."""
+        if self.maximum is not None and max(self.minimum, len(self.required)) > self.maximum:
+            return True
+        return any(FALSE in layer.fields.get(name, ()) for layer in self.layers for name in self.required)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -200,18 +231,26 @@ class Objects:
         return tuple(dict.fromkeys([*(name for layer in self.layers for name in layer.fields), *self.required]))
 
     @property
-    def additional(self) -> Goal:
-        """What a member under any other name must satisfy."""
-        return join(*(layer.additional for layer in self.layers))
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The patterns that tell undeclared names apart."""
+        return tuple(dict.fromkeys(pattern for layer in self.layers for pattern, _ in layer.patterns))
 
     def member(self, name: str) -> Goal:
-        """What the member ``name`` must satisfy."""
+        """What the value of the member ``name`` must satisfy."""
         return join(*(layer[name] for layer in self.layers))
+
+    def under(self, matched: Container[Pattern]) -> Goal:
+        """What a member must satisfy whose name is not declared and matches these patterns but no others."""
+        return join(*(layer.under(matched) for layer in self.layers))
 
     def meet(self, other: Objects) -> Objects:
         """The objects in both."""
         return Objects(
-            tuple(dict.fromkeys(self.layers + other.layers)), tuple(dict.fromkeys(self.required + other.required))
+            tuple(dict.fromkeys(self.layers + other.layers)),
+            tuple(dict.fromkeys(self.required + other.required)),
+            join(self.naming, other.naming),
+            max(self.minimum, other.minimum),
+            _least(self.maximum, other.maximum),
         )
 
 
@@ -272,11 +311,11 @@ def meet_branches(left: Branch, right: Branch) -> Branch | None:
         case Arrays() as one, Arrays() as other:
             return _unless_empty(one.meet(other))
         case Objects() as one, Objects() as other:
-            return one.meet(other)
+            return _unless_empty(one.meet(other))
     return left
 
 
-def _unless_empty(branch: Numbers | Strings | Arrays) -> Branch | None:
+def _unless_empty(branch: Numbers | Strings | Arrays | Objects) -> Branch | None:
     return None if branch.empty else branch
 
 

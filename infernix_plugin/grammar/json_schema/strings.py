@@ -8,6 +8,7 @@ comparing strings, and one repetition of :data:`CHARACTER` is one decoded charac
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 
 from infernix_plugin.grammar.ir import (
@@ -28,7 +29,6 @@ from infernix_plugin.grammar.ir import (
     repeat,
     seq,
 )
-from infernix_plugin.grammar.json_schema.derivatives import Intersection
 from infernix_plugin.grammar.json_schema.shape import Pattern, Strings
 
 _QUOTE = Literal('"')
@@ -66,12 +66,17 @@ def string(minimum: int = 0, maximum: int | None = None) -> Node:
     return Lexeme(seq(_QUOTE, repeat(CHARACTER, minimum, maximum), _QUOTE))
 
 
-def string_except(names: tuple[str, ...]) -> Node:
-    """Every string that is none of ``names``."""
-    if not names:
+def intersection(languages: Sequence[Node]) -> Node:
+    """Strings that, decoded, are in every one of the languages."""
+    if not languages:
         return string()
-    anything = seq(_QUOTE, repeat(CHARACTER), _QUOTE)
-    return Lexeme(And((anything, Not(alt(*(Literal(spelling(name)) for name in names))))))
+    excluded = [item.item for item in languages if isinstance(item, Not)]
+    quoted = [seq(_QUOTE, spelled(item), _QUOTE) for item in languages if not isinstance(item, Not)]
+    if not quoted:
+        quoted.append(seq(_QUOTE, repeat(CHARACTER), _QUOTE))
+    if excluded:
+        quoted.append(Not(seq(_QUOTE, spelled(alt(*excluded)), _QUOTE)))
+    return Lexeme(quoted[0] if len(quoted) == 1 else And(tuple(quoted)))
 
 
 def matching(strings: Strings, minimum: int, maximum: int | None) -> Node:
@@ -87,10 +92,12 @@ def _spelled_pattern(pattern: Pattern) -> Node:
     return spelled(pattern.node)
 
 
-def decoded(strings: Strings) -> Intersection:
+def language(strings: Strings) -> Node:
     """The values, without quotes and escapes."""
-    counted = repeat(ANY_CHAR, strings.minimum, strings.maximum)
-    return Intersection([counted, *(pattern.node for pattern in strings.patterns)])
+    parts: list[Node] = [pattern.node for pattern in strings.patterns]
+    if (strings.minimum, strings.maximum) != (0, None) or not parts:
+        parts.append(repeat(ANY_CHAR, strings.minimum, strings.maximum))
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
 def spelled(node: Node) -> Node:
