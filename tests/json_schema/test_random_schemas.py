@@ -59,6 +59,10 @@ def keywords(inner):
         "anyOf": several,
         "allOf": several,
         "oneOf": several,
+        "not": inner,
+        "if": inner,
+        "then": inner,
+        "else": inner,
     }
 
 
@@ -135,7 +139,9 @@ def test_instances_match_exactly_when_they_are_valid(schema, instances):
         pass
     except ConstraintError:
         return
-    fixed = any(word in json.dumps(schema) for word in ('"enum"', '"const"', '"$ref"', '"dependent', "Of"))
+    fixed = any(
+        word in json.dumps(schema) for word in ('"enum"', '"const"', '"$ref"', '"dependent', '"not"', '"if"', "Of")
+    )
     ordered = json.dumps(schema).count('"properties"') + json.dumps(schema).count('"required"') <= (
         ("properties" in schema) + ("required" in schema)
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from infernix_plugin.errors import UnsupportedSchema
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.json_schema import values
 from infernix_plugin.grammar.json_schema.lowering import Lowering
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reader import read
-from infernix_plugin.grammar.json_schema.reducer import Reducer
+from infernix_plugin.grammar.json_schema.reducer import Overlapping, Reducer
 from infernix_plugin.grammar.options import GrammarOptions
 
 __all__ = ["json_object", "lower"]
@@ -26,7 +27,18 @@ def lower(text: str, options: GrammarOptions) -> Grammar:
         UnsatisfiableConstraint: no value satisfies the schema.
         ConstraintTooLarge: a limit of ``options`` is passed.
     """
-    return Lowering(Reducer(read(text, options), options), options).grammar()
+    document = read(text, options)
+    found: list[Overlapping] = []
+    overlaps: dict[str, frozenset[tuple[int, int]]] = {}
+    while True:
+        try:
+            return Lowering(Reducer(document, options, overlaps), options).grammar()
+        except Overlapping as overlapping:  # once more, with negations; they may bring further oneOf into sight
+            found.append(overlapping)
+            for location, pairs in overlapping.overlaps.items():
+                overlaps[location] = overlaps.get(location, frozenset()) | pairs
+        except UnsupportedSchema as error:
+            raise (found[0].refusal() if found else error) from error
 
 
 def json_object(options: GrammarOptions) -> Grammar:

@@ -34,6 +34,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Shape,
     Strings,
     meet_branches,
+    negated,
 )
 from infernix_plugin.grammar.options import GrammarOptions
 
@@ -489,8 +490,31 @@ def any_of(reading: Reading, value: Json, location: str) -> None:
 
 
 def one_of(reading: Reading, value: Json, location: str) -> None:
-    """Exactly one of the schemas holds; they must be provably disjoint."""
+    """Exactly one of the schemas holds; where they are not provably disjoint, limits as for `not`."""
     reading.unions.append(Union(_options(reading, value, location), location, exclusive=True))
+
+
+def not_(reading: Reading, value: Json, location: str) -> None:
+    """The schema does not hold; it may say nothing of items or members in general, only of those by place and name."""
+    reading.conjuncts.append(negated(reading.subschema(location)))
+
+
+def if_(reading: Reading, value: Json, location: str) -> None:
+    """Where the schema holds, that of `then` holds too, elsewhere that of `else`; limits as for `not`."""
+    condition = reading.subschema(location)
+    branches = [child(reading.pointer, keyword) for keyword in ("then", "else") if keyword in reading.schema]
+    consequence, alternative = (
+        (reading.subschema(place),) if place in branches else ()
+        for place in (child(reading.pointer, "then"), child(reading.pointer, "else"))
+    )
+    if branches:
+        options = (Option((condition, *consequence)), Option((negated(condition), *alternative)))
+        reading.unions.append(Union(options, location))
+
+
+def then_or_else(reading: Reading, value: Json, location: str) -> None:
+    """Read with `if`; without one it says nothing."""
+    reading.subschema(location)
 
 
 def identifier(reading: Reading, value: Json, location: str) -> None:
@@ -519,6 +543,10 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "allOf": all_of,
     "anyOf": any_of,
     "oneOf": one_of,
+    "not": not_,
+    "if": if_,
+    "then": then_or_else,
+    "else": then_or_else,
     "minimum": minimum,
     "maximum": maximum,
     "exclusiveMinimum": exclusive_minimum,

@@ -40,6 +40,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Objects,
     Shape,
     Strings,
+    pointer_of,
 )
 from infernix_plugin.grammar.json_schema.strings import intersection, matching, spelling
 from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
@@ -131,9 +132,11 @@ class Lowering:
     # Scalars ----------------------------------------------------------------------------------------------------
 
     def _number(self, branch: Numbers, goal: Goal) -> Node:
+        if branch.multiples or branch.others:
+            raise UnsupportedSchema("A negation of integer is not supported", location=pointer_of(goal))
         node = numbers.between(branch, self._options.max_number_digits)
         if node == NEVER:
-            raise UnsupportedSchema("The range holds no int64 or binary64 number", location=goal[-1])
+            raise UnsupportedSchema("The range holds no int64 or binary64 number", location=pointer_of(goal))
         return Lexeme(node)
 
     def _string(self, branch: Strings, goal: Goal) -> Node:
@@ -145,7 +148,7 @@ class Lowering:
         limit = self._options.max_repetition
         if branch.minimum > limit:
             raise ConstraintTooLarge(
-                f"A minimum of {branch.minimum} is over the limit max_repetition of {limit}", location=goal[-1]
+                f"A minimum of {branch.minimum} is over the limit max_repetition of {limit}", location=pointer_of(goal)
             )
         return branch.minimum, branch.maximum if branch.maximum is None else min(branch.maximum, limit)
 
@@ -221,7 +224,7 @@ class Lowering:
         if extra != NEVER and branch.minimum - len(branch.required) > 1:
             raise UnsupportedSchema(
                 f"minProperties {branch.minimum} is not supported where members may have undeclared names",
-                location=goal[-1],
+                location=pointer_of(goal),
                 hint="list the names in required, or declare them and set additionalProperties to false",
             )
 
@@ -272,10 +275,10 @@ class Lowering:
     def _culprit(self, goal: Goal, alive: set[str]) -> str:
         """The innermost place that makes the goal unsatisfiable, as far as one place does."""
         seen: set[Goal] = set()
-        place = goal[-1]
+        place = pointer_of(goal)
         while goal not in seen:
             seen.add(goal)
-            place = goal[-1] if goal else place
+            place = pointer_of(goal) if goal else place
             inner = self._failing_part(self._reducer.shape(goal), alive)
             if inner is None:
                 break

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
+from infernix_plugin.grammar.json_schema.complement import complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
-from infernix_plugin.grammar.json_schema.keywords import Option, Reading
+from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
 from infernix_plugin.grammar.json_schema.reader import Document, Json
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
@@ -27,7 +29,10 @@ from infernix_plugin.grammar.json_schema.shape import (
     Pattern,
     Shape,
     Strings,
+    is_negated,
+    join,
     meet,
+    negated,
     unite,
 )
 from infernix_plugin.grammar.json_schema.strings import language
@@ -48,6 +53,36 @@ class _Exclusion:
     location: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Other places to look at first, and what to do then."""
+
+    needed: Sequence[str]
+    combine: Callable[[], Shape]
+
+
+Overlaps = Mapping[str, frozenset[tuple[int, int]]]
+"""For the place of a ``oneOf``, ordered pairs of its options, by index."""
+
+
+class Overlapping(Exception):  # an answer, not a fault
+    """Options of a ``oneOf`` that are not provably exclusive."""
+
+    def __init__(self, overlaps: Overlaps) -> None:
+        super().__init__(overlaps)
+        self.overlaps = overlaps
+
+    def refusal(self) -> UnsupportedSchema:
+        """The error if they cannot be told apart either."""
+        location, pairs = next(iter(self.overlaps.items()))
+        first, second = min(pairs)
+        return UnsupportedSchema(
+            f"The branches {first} and {second} of oneOf are not provably exclusive",
+            location=location,
+            hint="make them exclusive by type or by a required const member, or use anyOf",
+        )
+
+
 class Reducer:
     """Shapes of the goals of one document.
 
@@ -57,11 +92,13 @@ class Reducer:
         ConstraintTooLarge: more than :data:`MAX_MERGES` intersections.
     """
 
-    def __init__(self, document: Document, options: GrammarOptions) -> None:
+    def __init__(self, document: Document, options: GrammarOptions, overlaps: Overlaps | None = None) -> None:
+        """Bind to a document; ``overlaps`` are options of ``oneOf`` to tell apart by negation."""
         self._document = document
         self._options = options
         self._shapes: dict[str, Shape] = {FALSE: NOTHING}
         self._goals: dict[Goal, Shape] = {(): ANY}
+        self._overlaps: Overlaps = overlaps or {}
         self._exclusions: list[_Exclusion] = []
         self._matchers: dict[Strings, Intersection] = {}
         self._merges = 0
@@ -77,26 +114,19 @@ class Reducer:
 
     def _place(self, pointer: str) -> Shape:
         """The shape at one place, after those it refers to in place (depth first, without recursion)."""
-        readings: dict[str, Reading] = {}
+        begun: dict[str, _Work] = {}
         pending = [pointer]
         while pending:
             current = pending[-1]
             if current in self._shapes:
                 pending.pop()
                 continue
-            schema = self._document.at(current)
-            if isinstance(schema, bool):
-                self._shapes[current] = ANY if schema else NOTHING
-                continue
-            if current not in readings:
-                readings[current] = Reading(self._document, current, self._options)
-            reading = readings[current]
-            options = (option for union in reading.unions for option in union.options)
-            needed = [*reading.conjuncts, *(place for option in options for place in option.goal)]
-            missing = [place for place in needed if place not in self._shapes]
+            if current not in begun:
+                begun[current] = self._begin(current)
+            missing = [place for place in begun[current].needed if place not in self._shapes]
             if not missing:
-                self._shapes[current] = self._combine(reading)
-            elif any(place in readings for place in missing):  # begun, not finished: it is on the way to here
+                self._shapes[current] = begun[current].combine()
+            elif any(place in begun for place in missing):  # begun, not finished: it is on the way to here
                 raise UnsatisfiableConstraint(
                     "The reference leads back to itself, so no value can satisfy it", location=current
                 )
@@ -104,16 +134,54 @@ class Reducer:
                 pending.extend(reversed(missing))
         return self._shapes[pointer]
 
-    def _combine(self, reading: Reading) -> Shape:
+    def _begin(self, place: str) -> _Work:
+        """What has to be known before the shape at ``place`` is, and how it follows from that."""
+        if is_negated(place):
+            inner = negated(place)
+            return _Work([inner], lambda: self._complement(self._shapes[inner], inner))
+        schema = self._document.at(place)
+        if isinstance(schema, bool):
+            return _Work([], lambda: ANY if schema else NOTHING)
+        reading = Reading(self._document, place, self._options)
+        unions = [self._disjoint(union) for union in reading.unions]
+        options = (option for union in unions for option in union.options)
+        needed = [*reading.conjuncts, *(place for option in options for place in option.goal)]
+        return _Work(needed, lambda: self._combine(reading, unions))
+
+    def _disjoint(self, union: Union) -> Union:
+        """The union with every option that is known to overlap others reduced to what the others leave."""
+        overlaps = self._overlaps.get(union.location, frozenset())
+        if not union.exclusive or not overlaps:
+            return union
+        options = [
+            replace(
+                option, goal=join(option.goal, *(_none_of(union.options[j].goal) for i, j in overlaps if i == index))
+            )
+            for index, option in enumerate(union.options)
+        ]
+        return replace(union, options=tuple(options))
+
+    def _combine(self, reading: Reading, unions: Sequence[Union]) -> Shape:
         shape = reading.shape()
         for place in reading.conjuncts:
             shape = self._meet(shape, self._shapes[place], place)
-        for union in reading.unions:
+        for union in unions:
             parts = tuple(self._choose(shape, option, union.location) for option in union.options)
             if union.exclusive:
                 self._exclusions.append(_Exclusion(parts, union.location))
             shape = unite(branch for part in parts for branch in part)
         return shape
+
+    def _complement(self, shape: Shape, place: str) -> Shape:
+        """The values that do not have the shape."""
+        found: list[Branch] = []
+        for kind, whole in UNCONSTRAINED.items():
+            left: Shape = (whole,)
+            for branch in shape:
+                if branch.kind == kind:
+                    left = self._meet(left, complement(branch, self.values, place), place)
+            found.extend(left)
+        return tuple(found)
 
     def _choose(self, shape: Shape, option: Option, location: str) -> Shape:
         shape = self._meet(shape, option.shape, location)
@@ -134,17 +202,20 @@ class Reducer:
     # Proofs -----------------------------------------------------------------------------------------------------
 
     def prove_exclusions(self) -> None:
-        """Check every ``oneOf`` that was met so far; call it when no shape is being computed."""
+        """Check every ``oneOf`` that was met so far; call it when no shape is being computed.
+
+        Raises:
+            Overlapping: some options are not provably exclusive and were not told apart.
+        """
+        found: dict[str, set[tuple[int, int]]] = {}
         while self._exclusions:
             exclusion = self._exclusions.pop()
-            for index, part in enumerate(exclusion.parts):
-                for other, rival in enumerate(exclusion.parts[:index]):
-                    if self.may_hold(self._meet(rival, part, exclusion.location)):
-                        raise UnsupportedSchema(
-                            f"The branches {other} and {index} of oneOf are not provably exclusive",
-                            location=exclusion.location,
-                            hint="make them exclusive by type or by a required const member, or use anyOf",
-                        )
+            told_apart = self._overlaps.get(exclusion.location, frozenset())
+            for (i, part), (j, rival) in combinations(enumerate(exclusion.parts), 2):
+                if (i, j) not in told_apart and self.may_hold(self._meet(part, rival, exclusion.location)):
+                    found.setdefault(exclusion.location, set()).update([(i, j), (j, i)])
+        if found:
+            raise Overlapping({location: frozenset(pairs) for location, pairs in found.items()})
 
     def may_hold(self, shape: Shape, depth: int = 0) -> bool:
         """``False`` only if it is proven that no value has the shape."""
@@ -264,6 +335,11 @@ class Reducer:
                     if not self.accepts(self.member(branch, name), item):
                         return False
                 return True
+
+
+def _none_of(goal: Goal) -> Goal:
+    """What holds where the only schema of the goal does not."""
+    return tuple(map(negated, goal))
 
 
 def _is_empty(languages: Sequence[Node]) -> bool:

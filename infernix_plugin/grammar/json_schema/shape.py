@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
 from infernix_plugin.grammar.ir import Node
 from infernix_plugin.grammar.json_schema.derivatives import Intersection
-from infernix_plugin.grammar.json_schema.reader import Json, identity
+from infernix_plugin.grammar.json_schema.reader import ROOT, Json, identity
 
 Goal = tuple[str, ...]
 """Pointers of schemas that hold together; the empty goal demands nothing."""
@@ -24,7 +24,29 @@ Goal = tuple[str, ...]
 FALSE = "false"
 """The place whose schema nothing satisfies."""
 
+_NOT = "!"
+
 KINDS = ("object", "array", "string", "number", "boolean", "null")
+
+
+def negated(place: str) -> str:
+    """The place whose schema holds where the schema at ``place`` does not."""
+    return place.removeprefix(_NOT) if place.startswith(_NOT) else _NOT + place
+
+
+def is_negated(place: str) -> bool:
+    """Whether ``place`` was made by :func:`negated`."""
+    return place.startswith(_NOT)
+
+
+def pointer_of(goal: Goal) -> str:
+    """The place in the document to blame when a goal cannot be met."""
+    return next((place.removeprefix(_NOT) for place in reversed(goal) if place != FALSE), ROOT)
+
+
+def _contradicts(goal: Goal) -> bool:
+    """Whether it is plain that nothing satisfies the goal."""
+    return FALSE in goal or any(negated(place) in goal for place in goal if is_negated(place))
 
 
 def join(*goals: Goal) -> Goal:
@@ -56,12 +78,17 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers of an interval; only those without a fraction when ``integer``."""
+    """Numbers of an interval; only those without a fraction when ``integer``.
+
+    They are multiples of all of ``multiples`` and of none of ``others``, which are positive.
+    """
 
     kind: ClassVar[str] = "number"
     integer: bool = False
     lower: Bound | None = None
     upper: Bound | None = None
+    multiples: frozenset[Fraction] = frozenset()
+    others: frozenset[Fraction] = frozenset()
 
     @property
     def integers(self) -> tuple[int | None, int | None]:
@@ -75,7 +102,10 @@ class Numbers:
 
     @property
     def empty(self) -> bool:
-        """No number at all is inside."""
+        """Plainly no number at all is inside."""
+        steps = [*self.multiples, Fraction(1)] if self.integer else [*self.multiples]
+        if any((step / other).denominator == 1 for step in steps for other in self.others):
+            return True
         if self.lower is None or self.upper is None:
             return False
         if self.integer:
@@ -87,7 +117,11 @@ class Numbers:
     def __contains__(self, value: Fraction) -> bool:
         if self.integer and value.denominator != 1:
             return False
-        return not replace(self, integer=False).meet(Numbers(lower=Bound(value), upper=Bound(value))).empty
+        if any((value / step).denominator != 1 for step in self.multiples):
+            return False
+        if any((value / step).denominator == 1 for step in self.others):
+            return False
+        return not Numbers(False, self.lower, self.upper).meet(Numbers(lower=Bound(value), upper=Bound(value))).empty
 
     def meet(self, other: Numbers) -> Numbers:
         """The numbers in both."""
@@ -97,6 +131,8 @@ class Numbers:
             self.integer or other.integer,
             max(lowers, key=lambda bound: (bound.value, bound.exclusive), default=None),
             min(uppers, key=lambda bound: (bound.value, not bound.exclusive), default=None),
+            self.multiples | other.multiples,
+            self.others | other.others,
         )
 
 
@@ -223,7 +259,8 @@ class Objects:
         """Plainly no object fits: the counts contradict each other, or a required member is ruled out."""
         if self.maximum is not None and max(self.minimum, len(self.required)) > self.maximum:
             return True
-        return any(FALSE in layer.fields.get(name, ()) for layer in self.layers for name in self.required)
+        fields = (join(*(layer.fields.get(name, ()) for layer in self.layers)) for name in self.required)
+        return any(map(_contradicts, fields))
 
     @property
     def names(self) -> tuple[str, ...]:

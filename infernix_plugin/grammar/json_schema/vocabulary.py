@@ -20,10 +20,6 @@ STRUCTURE: Mapping[str, str] = {
 }
 
 REFUSED: Mapping[str, str] = {
-    "not": "a negation is not enforced yet",
-    "if": "conditions are not enforced yet; write the cases as anyOf",
-    "then": "conditions are not enforced yet; write the cases as anyOf",
-    "else": "conditions are not enforced yet; write the cases as anyOf",
     "unevaluatedProperties": "use additionalProperties in the schema that declares the properties",
     "unevaluatedItems": "use items or maxItems in the schema that declares the prefixItems",
     "uniqueItems": "an array cannot be told apart from one with repeated items yet",

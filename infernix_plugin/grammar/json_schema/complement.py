@@ -1,0 +1,147 @@
+"""The values that do not satisfy a branch, as branches again, where that is possible.
+
+What is inside an array or object stays a goal: the places of the document whose schemas must *not* hold are written
+with a mark, so that a negation never looks into another schema either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+from infernix_plugin.errors import UnsupportedSchema
+from infernix_plugin.grammar.ir import Literal, Not, alt
+from infernix_plugin.grammar.json_schema.reader import Json, identity
+from infernix_plugin.grammar.json_schema.shape import (
+    FALSE,
+    UNCONSTRAINED,
+    Arrays,
+    Boolean,
+    Bound,
+    Branch,
+    Finite,
+    Goal,
+    Items,
+    Listing,
+    Members,
+    Null,
+    Numbers,
+    Objects,
+    Pattern,
+    Shape,
+    Strings,
+    negated,
+)
+from infernix_plugin.grammar.json_schema.strings import spelling
+
+
+def complement(branch: Branch, values: Callable[[Finite], tuple[Json, ...]], location: str) -> Shape:
+    """The values of the branch's type that are not in it; ``values`` lists the values of a finite one.
+
+    Raises:
+        UnsupportedSchema: they are not a union of branches.
+    """
+    if branch == UNCONSTRAINED[branch.kind]:
+        return ()
+    match branch:
+        case Finite():
+            return tuple(_unlisted(branch.kind, values(branch), location))
+        case Numbers():
+            return tuple(_other_numbers(branch))
+        case Strings():
+            return tuple(_other_strings(branch))
+        case Arrays():
+            return tuple(_other_arrays(branch, location))
+        case Objects():
+            return tuple(_other_objects(branch, location))
+        case Null() | Boolean():
+            return ()
+
+
+def _refusal(what: str, location: str) -> UnsupportedSchema:
+    return UnsupportedSchema(
+        f"A negation of {what} is not supported", location=location, hint="describe the values that are allowed"
+    )
+
+
+def _unlisted(kind: str, values: tuple[Json, ...], location: str) -> Iterator[Branch]:
+    if not values:
+        yield UNCONSTRAINED[kind]
+    elif kind == "boolean":
+        rest = tuple(value for value in (True, False) if value not in values)
+        if rest:
+            yield Finite(kind, Listing(rest))
+    elif kind == "string":
+        listed = Pattern(" ".join(sorted(map(spelling, values))), alt(*map(Literal, values)), "enum")
+        yield Strings(patterns=(_without(listed),))
+    elif kind == "number":
+        points = sorted({value.value for value in values})
+        bounds = [None, *(Bound(point, exclusive=True) for point in points), None]
+        for index in range(len(bounds) - 1):
+            yield Numbers(lower=bounds[index], upper=bounds[index + 1])
+    elif kind != "null":
+        if all(identity(value) == (kind, ()) or identity(value) == (kind, frozenset()) for value in values):
+            yield Arrays(minimum=1) if kind == "array" else Objects(minimum=1)
+        else:
+            raise _refusal("a listed array or object", location)
+
+
+def _without(pattern: Pattern) -> Pattern:
+    """The strings that are not in the pattern's language."""
+    if isinstance(pattern.node, Not):
+        return Pattern(pattern.source, pattern.node.item, pattern.keyword.removeprefix("not "))
+    return Pattern(pattern.source, Not(pattern.node), f"not {pattern.keyword}")
+
+
+def _other_numbers(branch: Numbers) -> Iterator[Branch]:
+    if branch.integer:
+        yield Numbers(others=frozenset([Fraction(1)]))
+    for step in branch.multiples:
+        yield Numbers(others=frozenset([step]))
+    for step in branch.others:
+        yield Numbers(integer=step == 1, multiples=frozenset() if step == 1 else frozenset([step]))
+    if branch.lower:
+        yield Numbers(upper=replace(branch.lower, exclusive=not branch.lower.exclusive))
+    if branch.upper:
+        yield Numbers(lower=replace(branch.upper, exclusive=not branch.upper.exclusive))
+
+
+def _other_strings(branch: Strings) -> Iterator[Branch]:
+    if branch.minimum:
+        yield Strings(maximum=branch.minimum - 1)
+    if branch.maximum is not None:
+        yield Strings(minimum=branch.maximum + 1)
+    for pattern in branch.patterns:
+        yield Strings(patterns=(_without(pattern),))
+
+
+def _other_arrays(branch: Arrays, location: str) -> Iterator[Branch]:
+    if branch.minimum:
+        yield Arrays(maximum=branch.minimum - 1)
+    if branch.maximum is not None:
+        yield Arrays(minimum=branch.maximum + 1)
+    for layer in branch.layers:
+        for index, goal in enumerate(layer.prefix):
+            for place in goal:
+                prefix: tuple[Goal, ...] = (*[()] * index, (negated(place),))
+                yield Arrays(minimum=index + 1, layers=(Items(prefix, ()),))
+        if layer.rest:
+            raise _refusal("items", location)
+
+
+def _other_objects(branch: Objects, location: str) -> Iterator[Branch]:
+    if branch.minimum:
+        yield Objects(maximum=branch.minimum - 1)
+    if branch.maximum is not None:
+        yield Objects(minimum=branch.maximum + 1)
+    for name in branch.required:
+        yield Objects(layers=(Members({name: (FALSE,)}),))
+    for layer in branch.layers:
+        for name, goal in layer.fields.items():
+            for place in goal:
+                yield Objects(layers=(Members({name: (negated(place),)}),), required=(name,))
+        if layer.patterns or layer.additional:
+            raise _refusal("patternProperties or additionalProperties", location)
+    if branch.naming:
+        raise _refusal("propertyNames", location)
