@@ -6,14 +6,17 @@ within a group of mutually recursive rules, where the fix-point may take several
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from infernix_plugin.grammar.ir import (
     Alt,
     And,
     CharSet,
     Grammar,
+    Lexeme,
     Literal,
     Node,
     Not,
@@ -27,13 +30,16 @@ from infernix_plugin.grammar.ir import (
 Value = TypeVar("Value")
 
 
-def fold(node: Node, combine: Callable[[Node, list[Value]], Value]) -> Value:
-    """Compute a value bottom up: ``combine`` gets every node with the values of its children, in order."""
+def fold(node: Node, combine: Callable[[Node, list[Value]], Value], leaf: type[Node] | None = None) -> Value:
+    """Compute a value bottom up: ``combine`` gets every node with the values of its children, in order.
+
+    Nodes of the type ``leaf`` are taken to have no children.
+    """
     values: list[Value] = []
     pending: list[tuple[Node, bool]] = [(node, False)]
     while pending:
         current, ready = pending.pop()
-        below = children(current)
+        below = () if leaf is not None and isinstance(current, leaf) else children(current)
         if below and not ready:
             pending.append((current, True))
             pending.extend((child, False) for child in reversed(below))
@@ -43,9 +49,87 @@ def fold(node: Node, combine: Callable[[Node, list[Value]], Value]) -> Value:
     return values[0]
 
 
+class SharedFold(Generic[Value]):
+    """A :func:`fold` that remembers its values for nodes that front ends keep and use again and again.
+
+    Nodes are known by identity, as hashing a large node costs as much as folding it. What is remembered is bounded,
+    and all forgotten when the bound is reached. Thread-safe.
+    """
+
+    BUDGET = 1 << 18
+    """Sum of the weights of all remembered nodes; a weight is about the number of nodes."""
+    _PART = range(8, 65)
+    """Weights of the nodes that are worth remembering as parts of others."""
+
+    def __init__(self, combine: Callable[[Node, list[Value]], Value], leaf: type[Node] | None = None) -> None:
+        """The arguments are those of :func:`fold`; ``combine`` must be a pure function."""
+        self._combine = combine
+        self._leaf = leaf
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[Node, int, Value]] = {}
+        self._held = 0
+
+    def __call__(self, root: Node) -> Value:
+        """The value of ``root``."""
+        found: list[tuple[Node, int, Value]] = []
+        pending: list[tuple[Node, bool]] = [(root, False)]
+        while pending:
+            node, ready = pending.pop()
+            below = () if self._leaf is not None and isinstance(node, self._leaf) else children(node)
+            if not ready:
+                entry = self._known.get(id(node))
+                if entry is not None and entry[0] is node:
+                    found.append(entry)
+                    continue
+                if below:
+                    pending.append((node, True))
+                    pending.extend((child, False) for child in reversed(below))
+                    continue
+            cut = len(found) - len(below)
+            weight = _own_weight(node) + sum(entry[1] for entry in found[cut:])
+            entry = (node, weight, self._combine(node, [entry[2] for entry in found[cut:]]))
+            found[cut:] = [entry]
+            if node is root or weight in self._PART:
+                self._remember(entry)
+        return found[0][2]
+
+    def _remember(self, entry: tuple[Node, int, Value]) -> None:
+        node, weight, _ = entry
+        if weight > self.BUDGET:
+            return
+        with self._lock:
+            if self._held + weight > self.BUDGET:
+                self._known.clear()
+                self._held = 0
+            old = self._known.get(id(node))
+            if old is None or old[0] is not node:
+                self._known[id(node)] = entry  # it holds the node, so its identity is not reused
+                self._held += weight
+
+
+def _own_weight(node: Node) -> int:
+    match node:
+        case Literal(text):
+            return 1 + len(text) // 16
+        case CharSet(ranges):
+            return 1 + len(ranges)
+        case _:
+            return 1
+
+
+def outside_lexemes(node: Node) -> Iterator[Node]:
+    """Like :func:`~infernix_plugin.grammar.ir.walk`, but lexemes are leaves: there is no reference or token in them."""
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        if not isinstance(current, Lexeme):
+            pending.extend(children(current))
+
+
 def references(node: Node) -> Iterator[str]:
     """The names of the rules ``node`` refers to, with repetitions."""
-    return (part.name for part in walk(node) if isinstance(part, Ref))
+    return (part.name for part in outside_lexemes(node) if isinstance(part, Ref))
 
 
 def size(grammar: Grammar) -> int:
@@ -118,17 +202,22 @@ def components(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 def dependency_order(rules: Mapping[str, Node]) -> list[list[str]]:
     """Groups of mutually recursive rules, every group after the groups it refers to. References must be defined."""
-    return components({name: dict.fromkeys(references(body)) for name, body in rules.items()})
+    return components(_uses(rules))
+
+
+def _uses(rules: Mapping[str, Node]) -> dict[str, dict[str, None]]:
+    return {name: dict.fromkeys(references(body)) for name, body in rules.items()}
 
 
 def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]], bool]) -> set[str]:
     """The rules for which a monotone property can be derived."""
+    uses = _uses(rules)
     users: dict[str, set[str]] = {name: set() for name in rules}
-    for name, body in rules.items():
-        for used in references(body):
+    for name, used_rules in uses.items():
+        for used in used_rules:
             users[used].add(name)
     proven: set[str] = set()
-    for group in dependency_order(rules):
+    for group in components(uses):
         members = set(group)
         waiting = members
         while waiting:
@@ -159,10 +248,12 @@ def productive(grammar: Grammar) -> set[str]:
                     return minimum == 0 or below[0]
                 case Not():
                     return True
+                case Lexeme():
+                    return _inside(part).productive
                 case _:
                     return all(below)
 
-        return fold(node, combine)
+        return fold(node, combine, Lexeme)
 
     return _least_fixpoint(grammar.rules, holds)
 
@@ -189,11 +280,13 @@ def nullable(node: Node, rules: Iterable[str] = ()) -> bool:
                 return minimum == 0 or below[0]
             case Not():
                 return not below[0]
+            case Lexeme():
+                return _inside(part).nullable
             case _:
                 return all(below)
 
     empty = set(rules)
-    return fold(node, combine)
+    return fold(node, combine, Lexeme)
 
 
 def is_regular(node: Node, grammar: Grammar | None = None) -> bool:
@@ -221,4 +314,40 @@ def _regular_with(node: Node, regular: set[str]) -> bool:
 
 def has_intersections(grammar: Grammar) -> bool:
     """Whether an :class:`And` or a :class:`Not` occurs in any rule."""
-    return any(isinstance(part, And | Not) for body in grammar.rules.values() for part in walk(body))
+    return any(
+        _inside(part).intersects if isinstance(part, Lexeme) else isinstance(part, And | Not)
+        for body in grammar.rules.values()
+        for part in outside_lexemes(body)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """What is asked about lexemes: they are large, few, and many of them the same in every grammar."""
+
+    nullable: bool
+    productive: bool
+    intersects: bool = False
+
+
+def _combine_inside(part: Node, below: list[_Inside]) -> _Inside:
+    intersects = any(facts.intersects for facts in below)
+    match part:
+        case Literal(text):
+            return _Inside(not text, True)
+        case CharSet(ranges):
+            return _Inside(False, bool(ranges))
+        case Alt():
+            return _Inside(any(facts.nullable for facts in below), any(facts.productive for facts in below), intersects)
+        case Repeat(_, minimum, _):
+            return _Inside(minimum == 0 or below[0].nullable, minimum == 0 or below[0].productive, intersects)
+        case Not():
+            return _Inside(not below[0].nullable, True, True)
+    return _Inside(
+        all(facts.nullable for facts in below),
+        all(facts.productive for facts in below),
+        intersects or isinstance(part, And),
+    )
+
+
+_inside = SharedFold(_combine_inside)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from infernix_plugin.grammar.analysis import fold, nullable, productive, references
+from infernix_plugin.grammar.analysis import SharedFold, nullable, productive, references
 from infernix_plugin.grammar.ir import (
     EPSILON,
     NEVER,
@@ -34,6 +34,7 @@ from infernix_plugin.grammar.ir import (
 MAX_GROUP_DEPTH = 24
 """Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
 _ANY_TEXT = "/(?s:.*)/"
+_SPECIAL = re.compile("[^0-9A-Za-z]")
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+|\s+|.', re.DOTALL | re.ASCII)
 
 
@@ -54,6 +55,15 @@ def literal_pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
+def terminal(item: Node) -> str:
+    """The inside of a lexeme as a terminal: equal texts are equal languages.
+
+    Raises:
+        ValueError: it is not regular.
+    """
+    return _expression(_text(item))
+
+
 class _Writer:
     """Writes rules in the order they are first needed; rules made on the way are queued behind them."""
 
@@ -63,6 +73,8 @@ class _Writer:
         self._names: dict[str, str] = {}
         self._queue: list[tuple[str, Node]] = []
         self._terminals: dict[str, str] = {}
+        self._literals: dict[str, str] = {}
+        self._lexemes: dict[int, str] = {}
 
     def text(self) -> str:
         rules = [f"start: {self._rule(self._grammar.root)}"]
@@ -100,11 +112,9 @@ class _Writer:
     def _element(self, node: Node, depth: int) -> str:
         match node:
             case Literal(text):
-                return " ".join(_terminal(Literal(piece)) for piece in literal_pieces(text)) or '""'
-            case Lexeme(item) if nullable(item):
-                return f"{self._lexeme(_without_empty(item))}?"
-            case Lexeme(item):
-                return self._lexeme(item)
+                return self._literal(text)
+            case Lexeme():
+                return self._shared_lexeme(node)
             case Ref(name):
                 return self._rule(name)
             case TokenSet((), False):
@@ -121,8 +131,20 @@ class _Writer:
     def _group(self, node: Node, depth: int) -> str:
         return self._enqueue(node) if depth >= MAX_GROUP_DEPTH else f"({self._choice(node, depth + 1)})"
 
+    def _literal(self, text: str) -> str:
+        if text not in self._literals:
+            self._literals[text] = " ".join(f"/{_regex_text(piece)}/" for piece in literal_pieces(text)) or '""'
+        return self._literals[text]
+
+    def _shared_lexeme(self, node: Lexeme) -> str:
+        if id(node) not in self._lexemes:
+            self._lexemes[id(node)] = (
+                f"{self._lexeme(_without_empty(node.item))}?" if nullable(node) else self._lexeme(node.item)
+            )
+        return self._lexemes[id(node)]
+
     def _lexeme(self, item: Node) -> str:
-        return self._terminals.setdefault(_terminal(item), f"T{len(self._terminals)}")
+        return self._terminals.setdefault(terminal(item), f"T{len(self._terminals)}")
 
 
 def _is_piece(node: Node) -> bool:
@@ -166,10 +188,6 @@ def _token_set(ids: tuple[int, ...], exclude: bool) -> str:
 # -- terminals ---------------------------------------------------------------------------------------------------
 
 
-def _terminal(item: Node) -> str:
-    return _expression(fold(item, _combine))
-
-
 @dataclass(frozen=True, slots=True)
 class _Terminal:
     """A terminal's text: the inside of ``/.../``, or an expression around such."""
@@ -191,7 +209,7 @@ def _expression(part: _Terminal) -> str:
 def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
     match node:
         case Literal(text):
-            return _Terminal("".join(map(_regex_char, text)), True)
+            return _Terminal(_regex_text(text), True)
         case CharSet(ranges):
             return _Terminal(_character_class(ranges), True)
         case Alt(()):
@@ -223,11 +241,14 @@ def _character_class(ranges: tuple[tuple[int, int], ...]) -> str:
     if not ranges:
         return r"[^\x{0}-\x{10ffff}]"
     parts = (
-        _regex_char(chr(low)) if low == high else f"{_regex_char(chr(low))}-{_regex_char(chr(high))}"
+        _regex_text(chr(low)) if low == high else f"{_regex_text(chr(low))}-{_regex_text(chr(high))}"
         for low, high in ranges
     )
     return f"[{''.join(parts)}]"
 
 
-def _regex_char(char: str) -> str:
-    return char if char.isascii() and char.isalnum() else f"\\x{{{ord(char):x}}}"
+def _regex_text(text: str) -> str:
+    return _SPECIAL.sub(lambda match: f"\\x{{{ord(match.group()):x}}}", text)
+
+
+_text = SharedFold(_combine)

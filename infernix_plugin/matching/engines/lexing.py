@@ -13,16 +13,15 @@ Every other terminal must be the only one where it is allowed, and keep the prom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache, reduce
 from itertools import combinations
 from operator import and_, or_
-from typing import TypeVar
+from typing import NamedTuple
 
-from infernix_plugin.grammar.analysis import dependency_order, nullable, references
-from infernix_plugin.grammar.emit_lark import literal_pieces
+from infernix_plugin.grammar.analysis import SharedFold, components, nullable, references
+from infernix_plugin.grammar.emit_lark import literal_pieces, terminal
 from infernix_plugin.grammar.ir import (
     Alt,
     And,
@@ -42,8 +41,6 @@ from infernix_plugin.grammar.ir import (
     complement,
 )
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
-
-Value = TypeVar("Value")
 
 
 class _Cut(IntEnum):
@@ -82,51 +79,36 @@ _ANYWHERE: _Reach = ((1 << len(_Cut)) - 1,) * len(_Cut)
 _JSON_TOKENS = (_Cut.STRING, _Cut.WORD, _Cut.BLANK, _Cut.PUNCTUATION)
 
 
-@dataclass(frozen=True, slots=True)
-class _Symbol:
+class _Symbol(NamedTuple):
     """A class of terminals that are treated alike."""
 
     kind: _Cut
     """The kind of JSON token, or NEITHER."""
-    node: Node | None = None
-    """The token set; a literal word, blank or mark; or the lexeme that is no JSON token. ``None``: all others."""
-
-    @property
-    def is_token_set(self) -> bool:
-        return isinstance(self.node, TokenSet)
-
-    @property
-    def is_other(self) -> bool:
-        return self.kind is _Cut.NEITHER and not self.is_token_set
+    mark: TokenSet | str | None = None
+    """The token set; a literal word, run of blanks or mark; or the terminal that is no JSON token. Else ``None``."""
 
 
 def ambiguity(grammar: Grammar, domain: TokenDomain) -> str | None:
     """Why longest-match lexing may not be exact for ``grammar``, or ``None`` if it is. Every rule counts."""
     joints = _Joints(grammar)
     for allowed in joints.allowed_together():
-        texts = [symbol for symbol in allowed if not symbol.is_token_set]
-        if len(texts) > 1 and any(symbol.is_other for symbol in texts):
+        texts = allowed & ~joints.token_sets
+        if texts & joints.others and texts & (texts - 1):
             return "text that is not one JSON token may stand where other text may stand"
-        if texts and any(_names_text(symbol.node, domain) for symbol in allowed):
+        sets = list(joints.token_sets_in(allowed))
+        if texts and any(_names_text(tokens, domain) for tokens in sets):
             return "text may stand where a single text token is named"
-        sets = [symbol.node for symbol in allowed if isinstance(symbol.node, TokenSet)]
         if any(_share_a_token(left, right) for left, right in combinations(sets, 2)):
             return "one token may be named in two ways"
-        for kind in (_Cut.WORD, _Cut.BLANK):
-            same = [symbol for symbol in texts if symbol.kind is kind]
-            cannot_grow = len(same) == 1 and same[0].node is not None
-            if not cannot_grow and any(
-                after.kind is kind or after.is_other for symbol in same for after in joints.followers(symbol)
-            ):
-                name = "a word" if kind is _Cut.WORD else "a run of blanks"
-                return f"{name} may be followed by text that continues it"
+        if joints.can_grow(texts, _Cut.WORD):
+            return "a word may be followed by text that continues it"
+        if joints.can_grow(texts, _Cut.BLANK):
+            return "a run of blanks may be followed by text that continues it"
     return None
 
 
-def _names_text(node: Node | None, domain: TokenDomain) -> bool:
-    return isinstance(node, TokenSet) and (
-        node.exclude or any(domain.token_class(token) is TokenClass.TEXT for token in node.ids)
-    )
+def _names_text(tokens: TokenSet, domain: TokenDomain) -> bool:
+    return tokens.exclude or any(domain.token_class(token) is TokenClass.TEXT for token in tokens.ids)
 
 
 def _share_a_token(left: TokenSet, right: TokenSet) -> bool:
@@ -137,12 +119,11 @@ def _share_a_token(left: TokenSet, right: TokenSet) -> bool:
     return bool(set(left.ids) - set(right.ids) if right.exclude else set(left.ids) & set(right.ids))
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """The terminals a node's texts can begin and end with, and whether it matches the empty text."""
+class _Span(NamedTuple):
+    """The symbols a node's texts can begin and end with, as sets of bits, and whether it matches the empty text."""
 
-    first: frozenset[_Symbol] = frozenset()
-    last: frozenset[_Symbol] = frozenset()
+    first: int = 0
+    last: int = 0
     empty: bool = False
 
 
@@ -150,22 +131,45 @@ _NOTHING = _Span()
 
 
 class _Joints:
-    """Which terminals can begin the output, and which can directly follow which."""
+    """Which symbols can begin the output, and which can directly follow which. A set of symbols is a set of bits.
+
+    Attributes:
+        token_sets: the symbols that are token sets.
+        others: the symbols that are text, but not one JSON token.
+    """
 
     def __init__(self, grammar: Grammar) -> None:
         self._rules = grammar.rules
         self._spans = dict.fromkeys(self._rules, _NOTHING)
-        self._after: dict[_Symbol, set[_Symbol]] = {}
-        for group in dependency_order(self._rules):
-            while self._improve(group) and self._is_recursive(group):
+        self._symbols: list[_Symbol] = []
+        self._numbers: dict[_Symbol, int] = {}
+        self._of_kind = dict.fromkeys(_Cut, 0)
+        self._after: list[int] = []
+        self._joined: set[tuple[int, int]] = set()
+        self._known: dict[int | str, _Span] = {}
+        self.token_sets = self.others = 0
+        uses = {name: dict.fromkeys(references(body)) for name, body in self._rules.items()}
+        for group in components(uses):
+            recursive = len(group) > 1 or group[0] in uses[group[0]]
+            while self._improve(group) and recursive:
                 pass
         self._first = self._spans[grammar.root].first
 
-    def followers(self, symbol: _Symbol) -> set[_Symbol]:
-        """What can directly follow."""
-        return self._after.get(symbol, set())
+    def token_sets_in(self, allowed: int) -> Iterator[TokenSet]:
+        """The token sets among symbols."""
+        for number in _bits(allowed & self.token_sets):
+            mark = self._symbols[number].mark
+            assert isinstance(mark, TokenSet)
+            yield mark
 
-    def allowed_together(self) -> Iterator[frozenset[_Symbol]]:
+    def can_grow(self, allowed: int, kind: _Cut) -> bool:
+        """Whether an allowed text of a kind may be longer than a match of one, or be followed by what continues it."""
+        same = allowed & self._of_kind[kind]
+        if not same or (not same & (same - 1) and self._symbols[same.bit_length() - 1].mark is not None):
+            return False
+        return bool(self._followers(same) & (self._of_kind[kind] | self.others))
+
+    def allowed_together(self) -> Iterator[int]:
         """Sets that cover every set of terminals that the lexer may have to tell apart.
 
         Terminals of one kind may match the same text; what follows any of them is then allowed together.
@@ -175,95 +179,132 @@ class _Joints:
         while pending:
             allowed = pending.pop()
             yield allowed
-            alike: dict[tuple[_Cut, Node | None], set[_Symbol]] = {}
-            for symbol in allowed:
-                mark = symbol.node if symbol.kind in (_Cut.PUNCTUATION, _Cut.NEITHER) else None
-                alike.setdefault((symbol.kind, mark), set()).update(self.followers(symbol))
-            for following in map(frozenset, alike.values()):
+            alike = [allowed & self._of_kind[kind] for kind in (_Cut.STRING, _Cut.WORD, _Cut.BLANK)]
+            alike += (1 << number for number in _bits(allowed & ~reduce(or_, alike)))
+            for following in map(self._followers, alike):
                 if following not in seen:
                     seen.add(following)
                     pending.append(following)
+
+    def _followers(self, symbols: int) -> int:
+        """What can directly follow any of the symbols."""
+        return reduce(or_, (self._after[number] for number in _bits(symbols)), 0)
 
     def _improve(self, group: list[str]) -> bool:
         """One round over mutually recursive rules; whether another is needed."""
         before = [self._spans[name] for name in group]
         for name in group:
-            self._spans[name] = _fold_above(Lexeme, self._rules[name], self._combine)
+            self._spans[name] = self._span(self._rules[name])
         return before != [self._spans[name] for name in group]
 
-    def _is_recursive(self, group: list[str]) -> bool:
-        return len(group) > 1 or group[0] in references(self._rules[group[0]])
+    def _span(self, root: Node) -> _Span:
+        """Without recursion: every node is listed after the one it is in, and done before it."""
+        nodes = [root]
+        for node in nodes:  # grows
+            if isinstance(node, Seq | Alt | Repeat):
+                nodes.extend(child for child in children(node) if isinstance(child, Seq | Alt | Repeat))
+        done: dict[int, _Span] = {}
+        for node in reversed(nodes):
+            done[id(node)] = self._combine(node, done)
+        return done[id(root)]
 
-    def _combine(self, node: Node, below: list[_Span]) -> _Span:
+    def _combine(self, node: Node, done: dict[int, _Span]) -> _Span:
         match node:
-            case Literal(text):
-                return self._sequence([_literal_span(piece) for piece in literal_pieces(text)])
-            case Lexeme(item):
-                return _lexeme_span(item)
-            case TokenSet():
-                symbols = frozenset({_Symbol(_Cut.NEITHER, node)})
-                return _Span(symbols, symbols)
-            case Ref(name):
-                return self._spans[name]
-            case Seq():
-                return self._sequence(below)
-            case Alt():
-                return _Span(
-                    frozenset().union(*(span.first for span in below)),
-                    frozenset().union(*(span.last for span in below)),
-                    any(span.empty for span in below),
-                )
-            case Repeat(_, minimum, maximum):
-                span = below[0]
+            case Seq(items):
+                return self._sequence([done.get(id(item)) or self._leaf(item) for item in items])
+            case Alt(options):
+                first = last = 0
+                empty = False
+                for option in options:
+                    span = done.get(id(option)) or self._leaf(option)
+                    first |= span.first
+                    last |= span.last
+                    empty = empty or span.empty
+                return _Span(first, last, empty)
+            case Repeat(item, minimum, maximum):
+                span = done.get(id(item)) or self._leaf(item)
                 if maximum is None or maximum > 1:
                     self._join(span.last, span.first)
-                return replace(span, empty=span.empty or minimum == 0)
+                return _Span(span.first, span.last, span.empty or minimum == 0)
+        return self._leaf(node)
+
+    def _leaf(self, node: Node) -> _Span:
+        match node:
+            case Ref(name):
+                return self._spans[name]
+            case Literal(text):
+                if text not in self._known:
+                    self._known[text] = self._sequence([self._one(_piece_symbol(p)) for p in literal_pieces(text)])
+                return self._known[text]
+            case Lexeme(item):
+                if id(node) not in self._known:
+                    one = self._one(*_symbols(item))
+                    self._known[id(node)] = _Span(one.first, one.last, nullable(node))
+                return self._known[id(node)]
+            case TokenSet():
+                return self._one(_Symbol(_Cut.NEITHER, node))
         raise ValueError(f"{type(node).__name__} outside a lexeme")
 
-    def _sequence(self, spans: Iterable[_Span]) -> _Span:
-        result = _Span(empty=True)
+    def _one(self, *symbols: _Symbol) -> _Span:
+        bits = 0
+        for symbol in symbols:
+            number = self._numbers.setdefault(symbol, len(self._symbols))
+            bits |= 1 << number
+            if number == len(self._symbols):
+                self._symbols.append(symbol)
+                self._after.append(0)
+                self._of_kind[symbol.kind] |= 1 << number
+                if isinstance(symbol.mark, TokenSet):
+                    self.token_sets |= 1 << number
+                elif symbol.kind is _Cut.NEITHER:
+                    self.others |= 1 << number
+        return _Span(bits, bits)
+
+    def _sequence(self, spans: list[_Span]) -> _Span:
+        first = last = 0
+        empty = True
         for span in spans:
-            self._join(result.last, span.first)
-            result = _Span(
-                result.first | span.first if result.empty else result.first,
-                result.last | span.last if span.empty else span.last,
-                result.empty and span.empty,
-            )
-        return result
+            self._join(last, span.first)
+            if empty:
+                first |= span.first
+            if span.empty:
+                last |= span.last
+            else:
+                last, empty = span.last, False
+        return _Span(first, last, empty)
 
-    def _join(self, before: Iterable[_Symbol], after: frozenset[_Symbol]) -> None:
-        for symbol in before:
-            self._after.setdefault(symbol, set()).update(after)
-
-
-@lru_cache(maxsize=1 << 12)
-def _literal_span(piece: str) -> _Span:
-    symbols = _symbols(Literal(piece))
-    return _Span(symbols, symbols)
+    def _join(self, before: int, after: int) -> None:
+        if before and (before, after) not in self._joined:
+            self._joined.add((before, after))
+            for number in _bits(before):
+                self._after[number] |= after
 
 
-def _lexeme_span(item: Node) -> _Span:
-    try:
-        return _span_of_equal_lexemes(item)
-    except RecursionError:  # too deep to be hashed
-        return _span_of_equal_lexemes.__wrapped__(item)
+def _bits(numbers: int) -> Iterator[int]:
+    while numbers:
+        lowest = numbers & -numbers
+        yield lowest.bit_length() - 1
+        numbers ^= lowest
 
 
-@lru_cache(maxsize=1 << 9)
-def _span_of_equal_lexemes(item: Node) -> _Span:
-    symbols = _symbols(item)
-    return _Span(symbols, symbols, nullable(item))
+def _piece_symbol(piece: str) -> _Symbol:
+    """The kind of a piece of a literal, which is a JSON token unless it is a quote without an end."""
+    if piece[0] == '"':
+        return _Symbol(_Cut.STRING) if len(piece) > 1 else _Symbol(_Cut.NEITHER, terminal(Literal(piece)))
+    if ord(piece[0]) in _WORDS:
+        return _Symbol(_Cut.WORD, piece)
+    return _Symbol(_Cut.BLANK if ord(piece[0]) in _BLANKS else _Cut.PUNCTUATION, piece)
 
 
-def _symbols(item: Node) -> frozenset[_Symbol]:
+def _symbols(item: Node) -> list[_Symbol]:
     """The kinds of JSON tokens among the members of ``item``, or ``item`` itself if it has other members."""
-    ends = _fold_above(Not, item, _reach)[_Cut.START] & ~(1 << _Cut.START)
+    ends = _reaches(item)[_Cut.START] & ~(1 << _Cut.START)
     kinds = [kind for kind in _JSON_TOKENS if ends >> kind & 1]
     if ends != sum(1 << kind for kind in kinds):
-        return frozenset({_Symbol(_Cut.NEITHER, item)})
-    return frozenset(
-        _Symbol(kind, item if isinstance(item, Literal) and kind is not _Cut.STRING else None) for kind in kinds
-    )
+        return [_Symbol(_Cut.NEITHER, terminal(item))]
+    return [
+        _Symbol(kind, item.text if isinstance(item, Literal) and kind is not _Cut.STRING else None) for kind in kinds
+    ]
 
 
 def _reach(node: Node, below: list[_Reach]) -> _Reach:
@@ -323,21 +364,8 @@ def _image(reach: _Reach, cuts: int) -> int:
     return ends
 
 
-def _fold_above(stop: type[Node], root: Node, combine: Callable[[Node, list[Value]], Value]) -> Value:
-    """A value bottom up, without recursion; nodes of the type ``stop`` are leaves."""
-    values: list[Value] = []
-    pending: list[tuple[Node, bool]] = [(root, False)]
-    while pending:
-        node, ready = pending.pop()
-        below = () if isinstance(node, stop) else children(node)
-        if below and not ready:
-            pending.append((node, True))
-            pending.extend((child, False) for child in reversed(below))
-            continue
-        cut = len(values) - len(below)
-        values[cut:] = [combine(node, values[cut:])]
-    return values[0]
-
-
 def _overlap(left: CharSet, right: CharSet) -> bool:
     return any(low <= high2 and low2 <= high for low, high in left.ranges for low2, high2 in right.ranges)
+
+
+_reaches = SharedFold(_reach, Not)
