@@ -34,7 +34,8 @@ from infernix_plugin.grammar.ir import (
 MAX_GROUP_DEPTH = 24
 """Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
 _ANY_TEXT = "/(?s:.*)/"
-_SPECIAL = re.compile("[^0-9A-Za-z]")
+_COUNTS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
+_SPECIAL = re.compile(r"""[^0-9A-Za-z_"',:;=@%]""")
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+|\s+|.', re.DOTALL | re.ASCII)
 
 
@@ -176,7 +177,9 @@ def _without_empty(item: Node) -> Node:
 
 
 def _count(minimum: int, maximum: int | None) -> str:
-    return f"{{{minimum},{'' if maximum is None else maximum}}}"
+    if minimum == maximum:
+        return f"{{{minimum}}}"
+    return _COUNTS.get((minimum, maximum)) or f"{{{minimum},{'' if maximum is None else maximum}}}"
 
 
 def _token_set(ids: tuple[int, ...], exclude: bool) -> str:
@@ -188,12 +191,17 @@ def _token_set(ids: tuple[int, ...], exclude: bool) -> str:
 # -- terminals ---------------------------------------------------------------------------------------------------
 
 
+_ATOM, _SEQUENCE, _ALTERNATIVE = range(3)
+
+
 @dataclass(frozen=True, slots=True)
 class _Terminal:
     """A terminal's text: the inside of ``/.../``, or an expression around such."""
 
     text: str
     is_regex: bool
+    binding: int = _ALTERNATIVE
+    """How tightly a regex holds together."""
     is_complement: bool = False
     """Over bytes: it also has members that are not text."""
 
@@ -209,11 +217,11 @@ def _expression(part: _Terminal) -> str:
 def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
     match node:
         case Literal(text):
-            return _Terminal(_regex_text(text), True)
+            return _Terminal(_regex_text(text), True, _ATOM if len(text) == 1 else _SEQUENCE if text else _ALTERNATIVE)
         case CharSet(ranges):
-            return _Terminal(_character_class(ranges), True)
+            return _Terminal(_character_class(ranges), True, _ATOM)
         case Alt(()):
-            return _Terminal(_character_class(()), True)
+            return _Terminal(_character_class(()), True, _ATOM)
         case And():
             # One item that is text makes the intersection text; a complement is left as simple as it can be.
             only_complements = all(part.is_complement for part in below)
@@ -226,15 +234,24 @@ def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
         case Ref() | TokenSet():
             raise ValueError(f"{type(node).__name__} inside a lexeme")
     is_regex = all(part.is_regex for part in below)
-    texts = [f"(?:{part.text})" for part in below] if is_regex else [f"({_expression(part)})" for part in below]
     match node:
         case Seq():
-            return _Terminal(("" if is_regex else " ").join(texts), is_regex)
+            texts = [_grouped(part, _SEQUENCE, is_regex) for part in below]
+            return _Terminal(("" if is_regex else " ").join(texts), is_regex, _SEQUENCE)
         case Alt():
+            texts = [_grouped(part, _ALTERNATIVE, is_regex) for part in below]
             return _Terminal("|".join(texts), is_regex)
         case Repeat(_, minimum, maximum):
-            return _Terminal(texts[0] + _count(minimum, maximum), is_regex)
+            text = _grouped(below[0], _ATOM, is_regex)
+            return _Terminal(text + _count(minimum, maximum), is_regex, _SEQUENCE)
     raise ValueError(f"unknown node {type(node).__name__}")
+
+
+def _grouped(part: _Terminal, binding: int, in_regex: bool) -> str:
+    """A part's text as an operand of something that binds so tightly."""
+    if not in_regex:
+        return f"({_expression(part)})"
+    return part.text if part.text and part.binding <= binding else f"(?:{part.text})"
 
 
 def _character_class(ranges: tuple[tuple[int, int], ...]) -> str:
