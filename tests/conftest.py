@@ -1,13 +1,20 @@
-"""What every test run needs: import repairs, the tiny checkpoint, and a real server on it."""
+"""What every test run needs: import repairs, hypothesis profiles, the tiny checkpoint, and a real server on it."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from infernix_plugin.seams.cpu_faults import install_import_repairs
 
 install_import_repairs()  # vLLM asks the plugin for this; a test that imports transformers alone has to do it itself
+
+# In CI a commit passes or fails for its own sake: the same examples every time. Everywhere else new ones are tried.
+settings.register_profile("default", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 @pytest.fixture(scope="session")
