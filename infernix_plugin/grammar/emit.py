@@ -35,6 +35,11 @@ a hundred rounds of a JSON string character take a second or two, but the plain 
 MAX_REGEX_COUNT = 128
 MAX_REGEX_DEPTH = 64
 MAX_COUNTED_ROUNDS = 128
+MAX_BLOCK_ROUNDS = 32
+MIN_BLOCK_ROUNDS = 4
+MAX_BLOCK_POSITIONS = 128
+"""Rounds of a long count that are written as one automaton. Larger blocks compile longer; smaller ones have more
+states near their end, where tokens run into the next block and have to be tried one by one."""
 MAX_JOINED_COUNT = 8
 MAX_GROUP_DEPTH = 24
 """Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
@@ -81,9 +86,39 @@ class _Writer:
         parts = list(self._joined(node.items)) if isinstance(node, Seq) else [node]
         if len(parts) == 1 and self._wants_regex(node):
             return regex_macro(node)
+        if isinstance(node, Repeat) and self._is_counted_in_blocks(node):
+            return self._counted_in_blocks(node)
         if isinstance(node, Repeat) and _is_counted(node):
             return self._counted(node)
         return self._choice(node, 0)
+
+    def _counted_in_blocks(self, node: Repeat) -> str:
+        """Blocks of rounds and what is left of the count, each as one automaton."""
+        size = self._block_rounds(node.item)
+        block = self._rule(self._pool.repeat(node.item, size, size))
+        blocks, left = divmod(node.minimum, size)
+        parts = [f"{block}{{{blocks}}}"] if blocks else []
+        if left:
+            parts.append(self._rule(self._pool.repeat(node.item, left, left)))
+        if node.maximum is None:
+            return " ".join((*parts, self._rule(self._pool.repeat(node.item))))
+        # One round less than a block stays behind at least, so that blocks and rest leave no count out.
+        free = node.maximum - node.minimum
+        blocks = max(free - size + 1, 0) // size
+        if blocks:
+            parts.append(f"{block}{{0,{blocks}}}")
+        return " ".join((*parts, self._rule(self._pool.repeat(node.item, 0, free - blocks * size))))
+
+    def _is_counted_in_blocks(self, node: Repeat) -> bool:
+        size = self._block_rounds(node.item)
+        return (
+            max(node.minimum, node.maximum or 0) > MAX_REGEX_COUNT
+            and size >= MIN_BLOCK_ROUNDS
+            and self._fits_regex(self._pool.repeat(node.item, size, 2 * size))
+        )
+
+    def _block_rounds(self, item: Node) -> int:
+        return min(MAX_BLOCK_ROUNDS, MAX_BLOCK_POSITIONS // self._pool.facts(item).positions)
 
     def _counted(self, node: Repeat) -> str:
         """One round and a reference to the rule for the rounds that may follow."""
@@ -147,7 +182,7 @@ class _Writer:
                 return _token_set(ids, exclude)
             case Ref(name):
                 return self._rule(self._bodies[name])
-            case Repeat() if _is_counted(node):
+            case Repeat() if self._is_counted_in_blocks(node) or _is_counted(node):
                 return self._rule(node)
             case Repeat(item, minimum, maximum):
                 return self._repeated(item, depth) + _quantifier(minimum, maximum)

@@ -124,9 +124,10 @@ def test_every_kind_of_character_is_escaped_exactly(scalar: int) -> None:
 def test_literals_match_only_themselves(text: str, other: str) -> None:
     for node in (Literal(text), repeat(seq(Literal("["), optional(Literal(text)), Literal("]")), 1, 2)):
         tested = engine(node)
-        wanted = text if isinstance(node, Literal) else f"[{text}]"
-        assert tested.accepts(wanted)
-        assert tested.accepts(other) == (other == wanted)
+        one = ["[]", f"[{text}]"]
+        members = [text] if isinstance(node, Literal) else [*one, *map("".join, itertools.product(one, one))]
+        assert all(map(tested.accepts, members))
+        assert tested.accepts(other) == (other in members)
 
 
 def test_class_ranges_are_exact_at_their_ends() -> None:
@@ -255,6 +256,20 @@ def test_counts_are_exact_on_both_sides_of_every_threshold(count: int) -> None:
         assert not exact.accepts(unit * (count - 1))
         assert most.accepts("<" + unit)
         assert not most.accepts("<")
+
+
+@pytest.mark.parametrize(
+    "span", [(0, 129), (1, 130), (31, 160), (33, 161), (128, 191), (160, 160), (0, 192), (130, None)]
+)
+@pytest.mark.parametrize("unit", ["b", "dd"])
+def test_blocks_of_rounds_leave_no_count_out(span: tuple[int, int | None], unit: str) -> None:
+    item = chars("ab") if unit == "b" else alt(chars("ab"), Literal("dd"))
+    ebnf = emit(Grammar({"root": Alt((seq(Literal("("), Ref("root"), Literal(")")), Repeat(item, *span)))}))
+    tested = Engine(ebnf)
+    assert "{32}" in ebnf
+    low, high = span
+    for count in range(200):
+        assert tested.accepts(f"({unit * count})") == (low <= count <= (high or count)), count
 
 
 def test_a_rule_that_counts_itself() -> None:
