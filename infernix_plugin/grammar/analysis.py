@@ -127,9 +127,26 @@ def outside_lexemes(node: Node) -> Iterator[Node]:
             pending.extend(children(current))
 
 
+def leaves(node: Node) -> list[Node]:
+    """The nodes without children below and including ``node``; lexemes are such, as in :func:`outside_lexemes`."""
+    found: list[Node] = []
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        below = () if isinstance(current, _LEAVES) else children(current)
+        if below:
+            pending.extend(below)
+        else:
+            found.append(current)
+    return found
+
+
+_LEAVES = (Ref, Literal, Lexeme)
+
+
 def references(node: Node) -> Iterator[str]:
     """The names of the rules ``node`` refers to, with repetitions."""
-    return (part.name for part in outside_lexemes(node) if isinstance(part, Ref))
+    return (leaf.name for leaf in leaves(node) if isinstance(leaf, Ref))
 
 
 def size(grammar: Grammar) -> int:
@@ -233,27 +250,35 @@ def productive(grammar: Grammar) -> set[str]:
     :mod:`infernix_plugin.grammar.automata` decides those exactly.
     """
 
+    def is_sound(leaf: Node, proven: set[str]) -> bool:
+        match leaf:
+            case Ref(name):
+                return name in proven
+            case Lexeme():
+                return _inside(leaf).productive
+            case CharSet(ranges):
+                return bool(ranges)
+            case TokenSet(ids, exclude):
+                return exclude or bool(ids)
+            case Alt():
+                return False
+            case _:
+                return True
+
     def holds(node: Node, proven: set[str]) -> bool:
         def combine(part: Node, below: list[bool]) -> bool:
             match part:
-                case Ref(name):
-                    return name in proven
-                case CharSet(ranges):
-                    return bool(ranges)
-                case TokenSet(ids, exclude):
-                    return exclude or bool(ids)
                 case Alt():
                     return any(below)
                 case Repeat(_, minimum, _):
                     return minimum == 0 or below[0]
                 case Not():
                     return True
-                case Lexeme():
-                    return _inside(part).productive
                 case _:
-                    return all(below)
+                    return all(below) if below else is_sound(part, proven)
 
-        return fold(node, combine, Lexeme)
+        # Nearly always nothing at all is empty, and there is nothing to be worked out.
+        return all(is_sound(leaf, proven) for leaf in leaves(node)) or fold(node, combine, Lexeme)
 
     return _least_fixpoint(grammar.rules, holds)
 

@@ -128,6 +128,7 @@ class _Span(NamedTuple):
 
 
 _NOTHING = _Span()
+_INNER = (Seq, Alt, Repeat)
 
 
 class _Joints:
@@ -146,7 +147,7 @@ class _Joints:
         self._of_kind = dict.fromkeys(_Cut, 0)
         self._after: list[int] = []
         self._joined: set[tuple[int, int]] = set()
-        self._known: dict[int | str, _Span] = {}
+        self._known: dict[int, _Span] = {}
         self.token_sets = self.others = 0
         uses = {name: dict.fromkeys(references(body)) for name, body in self._rules.items()}
         for group in components(uses):
@@ -199,48 +200,52 @@ class _Joints:
 
     def _span(self, root: Node) -> _Span:
         """Without recursion: every node is listed after the one it is in, and done before it."""
+        if not isinstance(root, _INNER):
+            return self._leaf(root)
         nodes = [root]
         for node in nodes:  # grows
-            if isinstance(node, Seq | Alt | Repeat):
-                nodes.extend(child for child in children(node) if isinstance(child, Seq | Alt | Repeat))
+            nodes.extend(child for child in children(node) if isinstance(child, _INNER))
         done: dict[int, _Span] = {}
         for node in reversed(nodes):
-            done[id(node)] = self._combine(node, done)
+            done[id(node)] = self._combine(
+                node, [done[id(child)] if id(child) in done else self._leaf(child) for child in children(node)]
+            )
         return done[id(root)]
 
-    def _combine(self, node: Node, done: dict[int, _Span]) -> _Span:
+    def _combine(self, node: Node, below: list[_Span]) -> _Span:
         match node:
-            case Seq(items):
-                return self._sequence([done.get(id(item)) or self._leaf(item) for item in items])
-            case Alt(options):
+            case Seq():
+                return self._sequence(below)
+            case Alt():
                 first = last = 0
                 empty = False
-                for option in options:
-                    span = done.get(id(option)) or self._leaf(option)
+                for span in below:
                     first |= span.first
                     last |= span.last
                     empty = empty or span.empty
                 return _Span(first, last, empty)
-            case Repeat(item, minimum, maximum):
-                span = done.get(id(item)) or self._leaf(item)
+            case Repeat(_, minimum, maximum):
+                span = below[0]
                 if maximum is None or maximum > 1:
                     self._join(span.last, span.first)
                 return _Span(span.first, span.last, span.empty or minimum == 0)
-        return self._leaf(node)
+        raise ValueError(f"{type(node).__name__} has no parts")
 
     def _leaf(self, node: Node) -> _Span:
+        if isinstance(node, Ref):
+            return self._spans[node.name]
+        span = self._known.get(id(node))
+        if span is None:
+            span = self._known[id(node)] = self._new_leaf(node)
+        return span
+
+    def _new_leaf(self, node: Node) -> _Span:
         match node:
-            case Ref(name):
-                return self._spans[name]
             case Literal(text):
-                if text not in self._known:
-                    self._known[text] = self._sequence([self._one(_piece_symbol(p)) for p in literal_pieces(text)])
-                return self._known[text]
+                return self._sequence([self._one(_piece_symbol(piece)) for piece in literal_pieces(text)])
             case Lexeme(item):
-                if id(node) not in self._known:
-                    one = self._one(*_symbols(item))
-                    self._known[id(node)] = _Span(one.first, one.last, nullable(node))
-                return self._known[id(node)]
+                one = self._one(*_symbols(item))
+                return _Span(one.first, one.last, nullable(node))
             case TokenSet():
                 return self._one(_Symbol(_Cut.NEITHER, node))
         raise ValueError(f"{type(node).__name__} outside a lexeme")
