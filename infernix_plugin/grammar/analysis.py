@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from infernix_plugin.grammar.ir import (
     Alt,
@@ -346,8 +345,7 @@ def has_intersections(grammar: Grammar) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
+class _Inside(NamedTuple):
     """What is asked about lexemes: they are large, few, and many of them the same in every grammar."""
 
     nullable: bool

@@ -9,7 +9,7 @@ becomes a terminal: every :class:`Lexeme`, and the pieces of every :class:`Liter
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from infernix_plugin.grammar.analysis import SharedFold, nullable, productive, references
 from infernix_plugin.grammar.ir import (
@@ -194,8 +194,7 @@ def _token_set(ids: tuple[int, ...], exclude: bool) -> str:
 _ATOM, _SEQUENCE, _ALTERNATIVE = range(3)
 
 
-@dataclass(frozen=True, slots=True)
-class _Terminal:
+class _Terminal(NamedTuple):
     """A terminal's text: the inside of ``/.../``, or an expression around such."""
 
     text: str

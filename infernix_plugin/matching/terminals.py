@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from infernix_plugin.errors import InvalidGrammar
-from infernix_plugin.grammar.analysis import fold, outside_lexemes
+from infernix_plugin.grammar.analysis import fold, leaves
 from infernix_plugin.grammar.ir import Alt, Grammar, Node, Repeat, Seq, TokenSet, alt
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 
@@ -18,7 +18,7 @@ def restrict_terminals(grammar: Grammar, domain: TokenDomain) -> Grammar:
     Raises:
         InvalidGrammar: a terminal names an id outside the vocabulary, or one that is not a text token.
     """
-    used = [node for body in grammar.rules.values() for node in outside_lexemes(body) if isinstance(node, TokenSet)]
+    used = [node for body in grammar.rules.values() for node in leaves(body) if isinstance(node, TokenSet)]
     if not used:
         return grammar
     for node in used:
@@ -50,7 +50,7 @@ def with_equal_exclusions(grammar: Grammar) -> Grammar:
     exclusions = {
         frozenset(node.ids)
         for body in grammar.rules.values()
-        for node in outside_lexemes(body)
+        for node in leaves(body)
         if isinstance(node, TokenSet) and node.exclude
     }
     if len(exclusions) < 2:

@@ -76,6 +76,7 @@ _Reach = tuple[int, ...]
 
 _UNCHANGED: _Reach = tuple(1 << cut for cut in _Cut)
 _ANYWHERE: _Reach = ((1 << len(_Cut)) - 1,) * len(_Cut)
+_NOWHERE: _Reach = (0,) * len(_Cut)
 _JSON_TOKENS = (_Cut.STRING, _Cut.WORD, _Cut.BLANK, _Cut.PUNCTUATION)
 
 
@@ -321,7 +322,7 @@ def _reach(node: Node, below: list[_Reach]) -> _Reach:
         case Seq():
             return _chain(below)
         case Alt():
-            return tuple(reduce(or_, (reach[cut] for reach in below), 0) for cut in _Cut)
+            return tuple(reduce(or_, column, 0) for column in zip(*set(below), strict=True)) or _NOWHERE
         case And():
             return tuple(reduce(and_, (reach[cut] for reach in below)) for cut in _Cut)
         case Repeat(_, minimum, maximum):
@@ -331,6 +332,7 @@ def _reach(node: Node, below: list[_Reach]) -> _Reach:
     return _ANYWHERE  # a complement: nothing is known about its members
 
 
+@lru_cache(maxsize=1 << 12)
 def _several(once: _Reach, minimum: int, rounds: int) -> _Reach:
     """Any number of repetitions: as many rounds as there are states find every end."""
     result = once if minimum else _UNCHANGED
@@ -354,19 +356,13 @@ def _character_reach(letters: CharSet) -> _Reach:
 
 
 def _chain(reaches: Iterable[_Reach]) -> _Reach:
-    result = _UNCHANGED
-    for reach in reaches:
-        result = tuple(_image(reach, ends) for ends in result)
-    return result
+    return reduce(_after, reaches, _UNCHANGED)
 
 
-def _image(reach: _Reach, cuts: int) -> int:
-    ends = 0
-    while cuts:
-        lowest = cuts & -cuts
-        ends |= reach[lowest.bit_length() - 1]
-        cuts ^= lowest
-    return ends
+@lru_cache(maxsize=1 << 12)
+def _after(before: _Reach, reach: _Reach) -> _Reach:
+    """One text after another."""
+    return tuple(reduce(or_, (reach[cut] for cut in _bits(ends)), 0) for ends in before)
 
 
 def _overlap(left: CharSet, right: CharSet) -> bool:
