@@ -21,7 +21,8 @@ This page is written by `scripts/json_schema_table.py` from the keyword table of
 
 A keyword is enforced exactly, or the request is refused with HTTP 400 and the JSON Pointer of the keyword. Nothing is
 ignored in silence: an unknown keyword is refused as well, because it may be a typing error in an assertion. The setting
-`unknown_keywords=ignore` turns only that last rule off. Names that start with `x-` are annotations.
+`unknown_keywords=ignore` turns only that last rule off, for keywords and for names of formats, and follows draft-04 to
+draft-07 in passing over what stands next to a `$ref`. Names that start with `x-` or `_` are annotations.
 """
 
 

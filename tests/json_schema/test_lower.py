@@ -133,6 +133,7 @@ ACCEPTED = [
     ({"type": "number", "exclusiveMinimum": 0}, ["0.1", "3"], ["0", "-1"]),
     ({"type": "number", "minimum": 1, "maximum": 5}, ["5", "1.5"], ["5.7", "0"]),
     ({"minimum": 3}, ["3", '"a"', "{}"], ["2"]),
+    ({"not": {"type": ["integer", "string"]}}, ["null", "[]", "0.5", "-1.25"], ['"a"', "1", "1.0"]),
     ({"$schema": "http://json-schema.org/draft-04/schema#", "minimum": 3, "exclusiveMinimum": True}, ["4"], ["3"]),
     # arrays
     ({"type": "array", "items": {"type": "string"}, "maxItems": 0}, ["[]", "[ ]"], ['["a"]']),
@@ -207,6 +208,9 @@ ACCEPTED = [
         ["null"],
         ["1"],
     ),
+    ({"$ref": "#n", "$defs": {"a": {"$anchor": "n", "type": "null"}}}, ["null"], ["1"]),
+    ({"$ref": "#/$defs/A/$defs/B", "$defs": {"A": {"$id": "x", "$defs": {"B": {"const": 1}}}}}, ["1"], ["2"]),
+    ({"properties": {"a": {"$id": "https://example.test/x", "type": "null"}}}, ['{"a":null}'], ['{"a":1}']),
     ({"allOf": [{"$ref": "#/$defs/a"}] * 3, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"const": 0}}}, ["0"], ["1"]),
     # composition
     (
@@ -312,7 +316,14 @@ REFUSED = [
     ({"anyOf": []}, InvalidSchema, "#/anyOf"),
     ({"$ref": "#/$defs/x"}, InvalidSchema, "#/$ref"),
     ({"type": "string", "foo": 1}, UnsupportedSchema, "#/foo"),
-    ({"properties": {"a": {"multipleOf": 2}}}, UnsupportedSchema, "#/properties/a/multipleOf"),
+    ({"properties": {"a": {"multipleOf": 11}}}, UnsupportedSchema, "#/properties/a"),
+    ({"multipleOf": 0}, InvalidSchema, "#/multipleOf"),
+    ({"type": "integer", "multipleOf": 7, "minimum": 1, "maximum": 6}, UnsatisfiableConstraint, "#"),
+    (
+        {"type": "integer", "allOf": [{"multipleOf": 4}, {"multipleOf": 6}, {"not": {"multipleOf": 12}}]},
+        UnsatisfiableConstraint,
+        "#",
+    ),
     ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, UnsupportedSchema, "#/uniqueItems"),
     ({"not": {"items": {"type": "null"}}}, UnsupportedSchema, "#/not"),
     ({"not": {"$ref": "#"}}, UnsatisfiableConstraint, "#/not"),
@@ -330,8 +341,17 @@ REFUSED = [
     ({"oneOf": [{"type": "null"}, {"type": "null"}]}, UnsatisfiableConstraint, "#"),
     ({"$ref": "https://example.test/x"}, UnsupportedSchema, "#/$ref"),
     ({"$ref": "#name"}, UnsupportedSchema, "#/$ref"),
-    ({"properties": {"a": {"$id": "https://example.test/x"}}}, UnsupportedSchema, "#/properties/a/$id"),
-    ({"$ref": "#/$defs/A/$defs/B", "$defs": {"A": {"$id": "x", "$defs": {"B": {}}}}}, UnsupportedSchema, "#/$ref"),
+    ({"$defs": {"a": {"$anchor": "n"}, "b": {"$anchor": "n"}}, "$ref": "#n"}, UnsupportedSchema, "#/$ref"),
+    (
+        {"properties": {"a": {"$id": "https://example.test/x", "items": {"$ref": "#/b"}}}},
+        UnsupportedSchema,
+        "#/properties/a/$id",
+    ),
+    (
+        {"$ref": "#/$defs/A/$defs/B", "$defs": {"A": {"$id": "x", "$ref": "#/$defs/B", "$defs": {"B": {}}}}},
+        UnsupportedSchema,
+        "#/$ref",
+    ),
     (
         {
             "$schema": "http://json-schema.org/draft-07/schema#",
@@ -391,7 +411,20 @@ def test_unknown_keywords_come_with_a_suggestion():
     assert "integer" in refused({"type": "intger"}).hint
     ignoring = GrammarOptions(unknown_keywords="ignore")
     assert matches(lower('{"type": "null", "maxLenght": 3}', ignoring), "null")
-    assert refused({"multipleOf": 3}, ignoring).location == "#/multipleOf"
+    assert refused({"contains": {}}, ignoring).location == "#/contains"
+    assert matches(lower('{"type": "null", "_maxLength": 3, "x-y": 1}', OPTIONS), "null")
+
+
+def test_what_stands_next_to_a_reference_in_older_drafts():
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "definitions": {"a": {"type": "string"}},
+        "properties": {"p": {"$ref": "#/definitions/a", "maxLength": 1, "description": "d"}},
+    }
+    assert refused(schema).location == "#/properties/p/maxLength"
+    grammar = lower(json.dumps(schema), GrammarOptions(unknown_keywords="ignore"))
+    assert matches(grammar, '{"p":"abc"}')
+    assert not matches(grammar, '{"p":1}')
 
 
 def test_hostile_documents_cost_little():

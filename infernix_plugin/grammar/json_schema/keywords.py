@@ -93,6 +93,8 @@ class Reading:
                 self.pass_over(keyword, location)
                 continue
             if legacy_ref and keyword not in ("$ref", "$id", "id"):
+                if self.options.unknown_keywords == "ignore":
+                    continue
                 raise UnsupportedSchema(
                     f"{keyword} stands next to $ref, where {self.document.dialect} ignores it",
                     location=location,
@@ -314,6 +316,14 @@ def _draft4_flag(reading: Reading, value: Json, location: str) -> bool:
     return True
 
 
+def multiple_of(reading: Reading, value: Json, location: str) -> None:
+    """A multiple of this, exactly as decimal numbers; refused where that needs too large a grammar."""
+    step = _bound(value, location).value
+    if step <= 0:
+        fail("The value must be greater than 0", location)
+    reading.narrow(Numbers(integer=True) if step == 1 else Numbers(multiples=frozenset([step])))
+
+
 # Strings --------------------------------------------------------------------------------------------------------
 
 
@@ -518,11 +528,16 @@ def then_or_else(reading: Reading, value: Json, location: str) -> None:
 
 
 def identifier(reading: Reading, value: Json, location: str) -> None:
-    """The identity of the document; only at the root."""
+    """The identity of the document; below the root only where no `$ref` is inside."""
     if not isinstance(value, str):
         fail("The value must be a URI reference", location)
-    if reading.pointer != ROOT and not value.startswith("#"):
-        raise UnsupportedSchema("A nested resource with its own identity is not supported", location=location)
+    harmless = value.startswith("#") or reading.document.is_self_contained(reading.schema)
+    if reading.pointer != ROOT and not harmless:
+        raise UnsupportedSchema(
+            "References inside a nested resource with its own identity are not supported",
+            location=location,
+            hint="remove the nested identity",
+        )
 
 
 def legacy_identifier(reading: Reading, value: Json, location: str) -> None:
@@ -551,6 +566,7 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "maximum": maximum,
     "exclusiveMinimum": exclusive_minimum,
     "exclusiveMaximum": exclusive_maximum,
+    "multipleOf": multiple_of,
     "minLength": min_length,
     "maxLength": max_length,
     "pattern": pattern,

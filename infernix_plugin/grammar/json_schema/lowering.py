@@ -23,7 +23,7 @@ from infernix_plugin.grammar.ir import (
     seq,
     walk,
 )
-from infernix_plugin.grammar.json_schema import numbers, values
+from infernix_plugin.grammar.json_schema import multiples, numbers, values
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reader import ROOT
 from infernix_plugin.grammar.json_schema.reducer import Reducer
@@ -133,7 +133,14 @@ class Lowering:
 
     def _number(self, branch: Numbers, goal: Goal) -> Node:
         if branch.multiples or branch.others:
-            raise UnsupportedSchema("A negation of integer is not supported", location=pointer_of(goal))
+            stepped = multiples.stepped(branch, self._options.max_number_digits)
+            if stepped is None:
+                raise UnsupportedSchema(
+                    "Multiples of this number need too large a grammar",
+                    location=pointer_of(goal),
+                    hint="set minimum and maximum so that at most a thousand are left, or list the values as enum",
+                )
+            return NEVER if stepped == NEVER else Lexeme(stepped)
         node = numbers.between(branch, self._options.max_number_digits)
         if node == NEVER:
             raise UnsupportedSchema("The range holds no int64 or binary64 number", location=pointer_of(goal))

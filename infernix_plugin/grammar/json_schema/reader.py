@@ -26,6 +26,7 @@ ROOT = "#"
 _MAX_EXPONENT = 400  # beyond binary64 on both sides, and small enough to compute with exactly
 _MAX_NUMBER_LENGTH = 1000
 _TOKENS = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]|-?Infinity|NaN', re.DOTALL)
+_REFERENCES = {"$ref", "$dynamicRef", "$recursiveRef"}
 _DIALECTS = {
     "json-schema.org/draft-04/schema": "draft-04",
     "json-schema.org/draft-06/schema": "draft-06",
@@ -232,12 +233,55 @@ class Document:
             )
         fragment = unquote(fragment)
         if fragment and not fragment.startswith("/"):
-            raise UnsupportedSchema(
-                f"$ref to the anchor {excerpt(fragment)} is not supported",
-                location=location,
-                hint="refer to it by JSON Pointer, for example #/$defs/name",
-            )
+            places = self._anchors.get(fragment, [])
+            if len(places) != 1:
+                raise UnsupportedSchema(
+                    f"$ref to the anchor {excerpt(fragment)}, which is {'repeated' if places else 'nowhere'}",
+                    location=location,
+                    hint="refer to it by JSON Pointer, for example #/$defs/name",
+                )
+            return places[0]
         return self._follow(fragment, reference, location)
+
+    def is_self_contained(self, value: Json) -> bool:
+        """Whether no reference stands in ``value``, so that its own identity changes nothing."""
+        return id(value) not in self._referring
+
+    @cached_property
+    def _referring(self) -> set[int]:
+        """The objects and arrays, by identity, with a reference somewhere inside."""
+        found: set[int] = set()
+        pending: list[tuple[Json, bool]] = [(self.root, False)]
+        while pending:
+            value, ready = pending.pop()
+            inner = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+            if ready:
+                if any(id(item) in found for item in inner) or (isinstance(value, dict) and _REFERENCES & value.keys()):
+                    found.add(id(value))
+            elif isinstance(value, dict | list):
+                pending.append((value, True))
+                pending.extend((item, False) for item in inner)
+        return found
+
+    @cached_property
+    def _anchors(self) -> dict[str, list[str]]:
+        """The places that ``$anchor`` names, or ``$id`` and ``id`` with a bare fragment, outside nested resources."""
+        found: dict[str, list[str]] = {}
+        pending = [(ROOT, self.root)]
+        while pending:
+            pointer, value = pending.pop()
+            if isinstance(value, dict):
+                if pointer != ROOT and self._has_identity(value):
+                    continue
+                names: list[Json] = [value.get("$id"), value.get("id")]
+                fragments = [name[1:] for name in names if isinstance(name, str) and name.startswith("#")]
+                for name in (value.get("$anchor"), *fragments):
+                    if isinstance(name, str) and name:
+                        found.setdefault(name, []).append(pointer)
+                pending.extend((child(pointer, name), item) for name, item in value.items())
+            elif isinstance(value, list):
+                pending.extend((child(pointer, index), item) for index, item in enumerate(value))
+        return found
 
     def _has_identity(self, value: dict[str, Json]) -> bool:
         """Whether references inside ``value`` would be relative to it instead of the document."""
@@ -256,7 +300,7 @@ class Document:
             else:
                 raise _nowhere(reference, location)
             pointer = child(pointer, token)
-            if isinstance(value, dict) and self._has_identity(value):
+            if isinstance(value, dict) and self._has_identity(value) and not self.is_self_contained(value):
                 raise UnsupportedSchema(
                     f"$ref points into a nested resource with its own $id: {excerpt(reference)}",
                     location=location,

@@ -16,7 +16,7 @@ STRUCTURE: Mapping[str, str] = {
     "$schema": "names the dialect; read from the root",
     "$defs": "a place for $ref to point to",
     "definitions": "a place for $ref to point to",
-    "$anchor": "a name for a place; $ref by JSON Pointer instead",
+    "$anchor": "a name for a place for $ref to point to",
 }
 
 REFUSED: Mapping[str, str] = {
@@ -26,7 +26,6 @@ REFUSED: Mapping[str, str] = {
     "contains": "constrain every item with items or prefixItems",
     "minContains": "constrain every item with items or prefixItems",
     "maxContains": "constrain every item with items or prefixItems",
-    "multipleOf": "list the values as enum",
     "$dynamicRef": "use $ref",
     "$dynamicAnchor": "use $ref and $defs",
     "$recursiveRef": "use $ref",
@@ -34,10 +33,13 @@ REFUSED: Mapping[str, str] = {
     "$vocabulary": "custom vocabularies are not supported",
     "extends": "use allOf",
     "disallow": "list the allowed types in type",
-    "divisibleBy": "list the values as enum",
+    "divisibleBy": "use multipleOf",
 }
 
 
 def is_annotation(keyword: str) -> bool:
-    """Whether the keyword may be passed over without changing which values are valid."""
-    return keyword in ANNOTATIONS or keyword in STRUCTURE or keyword.startswith("x-")
+    """Whether the keyword may be passed over without changing which values are valid.
+
+    Names with a leading underscore are how authors switch a keyword off, and how tools keep private notes.
+    """
+    return keyword in ANNOTATIONS or keyword in STRUCTURE or keyword.startswith(("x-", "_"))
