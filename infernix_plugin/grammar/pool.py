@@ -311,6 +311,8 @@ class Pool:
                 return self.complement(below[0])
             case Lexeme():
                 return self._intern(Lexeme(below[0]))
+            case TokenSet((), False):
+                return self.never
             case _:
                 return self._intern(node)
 

@@ -152,6 +152,14 @@ def test_the_empty_string_and_the_empty_language() -> None:
     assert engine(Repeat(NEVER, 0, 3)).accepts("")
 
 
+def test_dead_ends_are_not_written() -> None:
+    """xgrammar makes one of all states without a way on: here that lets ``b`` follow ``c`` if they are written."""
+    dead = TokenSet(())
+    tested = engine(Alt((Seq((Literal("a"), dead)), Literal("ab"), Seq((Literal("c"), dead)))))
+    assert tested.accepts("ab")
+    assert not tested.reaches("c")
+
+
 def test_tokens_by_id() -> None:
     two, three = 256, 257
     spelled = seq(TokenSet((three, two, two)), Literal("x"), repeat(TokenSet((two,), exclude=True)))
