@@ -44,6 +44,7 @@ def keywords(inner):
         "prefixItems": several,
         "minItems": sizes,
         "maxItems": sizes,
+        "uniqueItems": st.booleans(),
         "properties": st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
         "required": st.lists(st.sampled_from([*NAMES, "x"]), max_size=2, unique=True),
         "additionalProperties": inner,

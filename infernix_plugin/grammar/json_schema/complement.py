@@ -117,6 +117,8 @@ def _other_strings(branch: Strings) -> Iterator[Branch]:
 
 
 def _other_arrays(branch: Arrays, location: str) -> Iterator[Branch]:
+    if branch.unique:
+        raise _refusal("uniqueItems", location)
     if branch.minimum:
         yield Arrays(maximum=branch.minimum - 1)
     if branch.maximum is not None:

@@ -395,6 +395,14 @@ def max_items(reading: Reading, value: Json, location: str) -> None:
     reading.narrow(Arrays(maximum=_count(value, location)))
 
 
+def unique_items(reading: Reading, value: Json, location: str) -> None:
+    """No two equal items; where more than one may come, they must be from a list of at most 8 values."""
+    if not isinstance(value, bool):
+        fail("The value must be true or false", location)
+    if value:
+        reading.narrow(Arrays(unique=True))
+
+
 # Objects --------------------------------------------------------------------------------------------------------
 
 
@@ -576,6 +584,7 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "additionalItems": additional_items,
     "minItems": min_items,
     "maxItems": max_items,
+    "uniqueItems": unique_items,
     "properties": properties,
     "required": required,
     "patternProperties": pattern_properties,

@@ -8,9 +8,11 @@ value has no finite form is not offered.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar.ir import (
+    EPSILON,
     NEVER,
     Grammar,
     Lexeme,
@@ -25,7 +27,7 @@ from infernix_plugin.grammar.ir import (
 )
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
-from infernix_plugin.grammar.json_schema.reader import ROOT
+from infernix_plugin.grammar.json_schema.reader import ROOT, identity
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
@@ -53,6 +55,10 @@ _FREE = {
     UNCONSTRAINED["number"]: values.NUMBER,
     Numbers(integer=True): values.INTEGER,
 }
+
+
+MAX_UNIQUE_VALUES = 8
+"""Longest list of values that the items of an array may be taken from without repetition."""
 
 
 class Lowering:
@@ -163,6 +169,8 @@ class Lowering:
 
     def _array(self, name: str, branch: Arrays, goal: Goal) -> Node:
         minimum, maximum = self._counts(branch, goal)
+        if branch.unique and maximum not in (0, 1):
+            return self._unique_array(name, branch, goal)
         positions = branch.positions if maximum is None else min(branch.positions, maximum)
         items = [self.value(branch.item(index)) for index in range(positions)]
         if maximum is None or maximum > positions:
@@ -173,6 +181,35 @@ class Lowering:
             repeated, least, most = NEVER, 0, 0
         first = self._items(name, items, minimum, (repeated, least, most))
         return braced("[", first, "]", may_be_empty=minimum == 0)
+
+    def _unique_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
+        """Items without repetition from a list; a rule says what may follow once certain of them were written."""
+        listed = None if branch.positions else self._reducer.listed(branch.item(0))
+        spellings: dict[Hashable, list[Node]] = {}
+        for value in listed or ():
+            spellings.setdefault(identity(value), []).append(values.literal(value))
+        if listed is None or len(spellings) > MAX_UNIQUE_VALUES:
+            raise UnsupportedSchema(
+                f"uniqueItems is not supported unless the items are from a list of at most {MAX_UNIQUE_VALUES} values",
+                location=pointer_of(goal),
+                hint="give items an enum, or set maxItems to 1",
+            )
+        items = [alt(*nodes) for nodes in spellings.values()]
+        last = len(items) if branch.maximum is None else min(branch.maximum, len(items))
+        for written in range(1, 1 << len(items)):
+            count = written.bit_count()
+            options: list[Node] = [EPSILON] if count >= branch.minimum else []
+            if count < last:
+                options += self._unwritten(name, items, written)
+            if count <= last:
+                self._define(f"{name}_{written}", alt(*options))
+        first = alt(*(seq(item, Ref(f"{name}_{1 << index}")) for index, item in enumerate(items)))
+        return braced("[", first, "]", may_be_empty=branch.minimum == 0)
+
+    @staticmethod
+    def _unwritten(name: str, items: list[Node], written: int) -> list[Node]:
+        rest = ((index, item) for index, item in enumerate(items) if not written >> index & 1)
+        return [seq(COMMA, item, Ref(f"{name}_{written | 1 << index}")) for index, item in rest]
 
     def _items(self, name: str, items: list[Node], minimum: int, tail: tuple[Node, int, int | None]) -> Node:
         """One or more items: those by position, each needing the ones before it, then the tail."""

@@ -12,7 +12,7 @@ from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema.complement import complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
-from infernix_plugin.grammar.json_schema.reader import Document, Json
+from infernix_plugin.grammar.json_schema.reader import Document, Json, identity
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
@@ -293,6 +293,21 @@ class Reducer:
         listed = branch.listing.values
         return tuple([value for value in listed if all(self._accepts(given, value) for given in branch.given)])
 
+    def listed(self, goal: Goal) -> list[Json] | None:
+        """The values that satisfy the goal, if they are listed in the schema."""
+        found: list[Json] = []
+        for branch in self.shape(goal):
+            match branch:
+                case Finite():
+                    found.extend(self.values(branch))
+                case Boolean():
+                    found.extend([True, False])
+                case Null():
+                    found.append(None)
+                case _:
+                    return None
+        return found
+
     def accepts(self, goal: Goal, value: Json) -> bool:
         """Whether a value of the same types as the reader's satisfies the goal."""
         shape = self.shape(goal)
@@ -321,6 +336,8 @@ class Reducer:
                 return value in branch.listing and all(self._accepts(given, value) for given in branch.given)
             case Arrays():
                 if not isinstance(value, list) or not _counted(len(value), branch):
+                    return False
+                if branch.unique and len(set(map(identity, value))) < len(value):
                     return False
                 for index, item in enumerate(value):  # noqa: SIM110
                     if not self.accepts(branch.item(index), item):

@@ -189,12 +189,13 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Arrays by their length and the item schemas that must all hold."""
+    """Arrays by their length and the item schemas that must all hold; without equal items when ``unique``."""
 
     kind: ClassVar[str] = "array"
     minimum: int = 0
     maximum: int | None = None
     layers: tuple[Items, ...] = ()
+    unique: bool = False
 
     @property
     def empty(self) -> bool:
@@ -216,6 +217,7 @@ class Arrays:
             max(self.minimum, other.minimum),
             _least(self.maximum, other.maximum),
             tuple(dict.fromkeys(self.layers + other.layers)),
+            self.unique or other.unique,
         )
 
 

@@ -22,7 +22,6 @@ STRUCTURE: Mapping[str, str] = {
 REFUSED: Mapping[str, str] = {
     "unevaluatedProperties": "use additionalProperties in the schema that declares the properties",
     "unevaluatedItems": "use items or maxItems in the schema that declares the prefixItems",
-    "uniqueItems": "an array cannot be told apart from one with repeated items yet",
     "contains": "constrain every item with items or prefixItems",
     "minContains": "constrain every item with items or prefixItems",
     "maxContains": "constrain every item with items or prefixItems",
