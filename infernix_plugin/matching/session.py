@@ -228,10 +228,11 @@ class Session:
         except ConstraintTooLarge as error:
             self.engine_error = error
             row.fill(0)
-        np.bitwise_and(row, domain.generable_bits, out=row)
+        np.bitwise_and(row, domain.generable_bits, row)
         if self._matcher.can_end():
-            np.bitwise_or(row, domain.stop_bits, out=row)
-        if row.any():
+            np.bitwise_or(row, domain.stop_bits, row)
+        # Vocabularies begin with digits and punctuation, so one look at the first word often saves the search.
+        if row[0] or row.any():
             return MaskState.READY
         np.copyto(row, domain.generable_bits)
         return MaskState.DEAD_END

@@ -105,12 +105,12 @@ class _Matcher:
         self._start = start
         self._matcher = start.deep_copy()
         self._scratch = np.zeros(words, dtype=np.int32)
+        self._address = self._scratch.ctypes.data  # finding it takes as long as many a mask
         self._first_byte_token = first_byte_token
         self._history: list[int] = []
 
     def fill(self, row: Bitset) -> None:
-        scratch = self._scratch
-        self._matcher.unsafe_compute_mask_ptr(scratch.ctypes.data, scratch.nbytes)
+        self._matcher.unsafe_compute_mask_ptr(self._address, self._scratch.nbytes)
         if self._matcher.is_error():
             failed = self._matcher
             self._recover()
@@ -118,7 +118,7 @@ class _Matcher:
                 raise _too_large(failed)
             row.fill(0)
             return
-        np.copyto(row, scratch[: row.size])
+        np.copyto(row, self._scratch[: row.size])
 
     def accept(self, token: int) -> bool:
         if self._matcher.try_consume_tokens([token]):
