@@ -339,6 +339,8 @@ REFUSED = [
     ),
     ({"type": "array", "items": {"type": "integer"}, "uniqueItems": True}, UnsupportedSchema, "#"),
     ({"not": {"items": {"type": "null"}}}, UnsupportedSchema, "#/not"),
+    ({"enum": [[1]], "not": {"items": {"type": "null"}}}, UnsupportedSchema, "#/not"),
+    ({"type": "object", "not": {"patternProperties": {"a": {"type": "null"}}}}, UnsupportedSchema, "#/not"),
     ({"not": {"$ref": "#"}}, UnsatisfiableConstraint, "#/not"),
     ({"properties": {"a~b/c": {"format": "regex"}}}, UnsupportedSchema, "#/properties/a~0b~1c/format"),
     ({"anyOf": [{}, {"if": 1}]}, InvalidSchema, "#/anyOf/1/if"),

@@ -64,6 +64,17 @@ CASES = [
     ({"if": {"type": "string"}, "then": {"minLength": 2}}, ['"ab"', "1"], ['"a"']),
     ({"if": {"type": "string"}, "else": {"type": "null"}}, ['"ab"', "null"], ["1"]),
     ({"if": {"type": "string"}}, ['"ab"', "1"], []),
+    ({"type": "string", "not": {"items": {"type": "null"}, "maxLength": 2}}, ['"abc"'], ['"ab"', "[1]"]),
+    (
+        {
+            "oneOf": [
+                {"items": {"type": "null"}, "type": ["array", "string"], "maxLength": 2},
+                {"minLength": 2, "type": "string"},
+            ]
+        },
+        ['"a"', '"abc"', "[null]"],
+        ['"ab"', "[1]"],
+    ),
     ({"then": {"type": "string"}}, ["1"], []),
 ]
 

@@ -38,7 +38,9 @@ def lower(text: str, options: GrammarOptions) -> Grammar:
             for location, pairs in overlapping.overlaps.items():
                 overlaps[location] = overlaps.get(location, frozenset()) | pairs
         except UnsupportedSchema as error:
-            raise (found[0].refusal() if found else error) from error
+            if not found:
+                raise
+            raise found[0].refusal() from error
 
 
 def json_object(options: GrammarOptions) -> Grammar:

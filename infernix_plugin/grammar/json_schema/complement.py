@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from infernix_plugin.errors import UnsupportedSchema
 from infernix_plugin.grammar.ir import Literal, Not, alt
 from infernix_plugin.grammar.json_schema.reader import Json, identity
 from infernix_plugin.grammar.json_schema.shape import (
@@ -22,6 +21,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Branch,
     Finite,
     Goal,
+    Inexpressible,
     Items,
     Listing,
     Members,
@@ -37,11 +37,7 @@ from infernix_plugin.grammar.json_schema.strings import spelling
 
 
 def complement(branch: Branch, values: Callable[[Finite], tuple[Json, ...]], location: str) -> Shape:
-    """The values of the branch's type that are not in it; ``values`` lists the values of a finite one.
-
-    Raises:
-        UnsupportedSchema: they are not a union of branches.
-    """
+    """The values of the branch's type that are not in it; ``values`` lists the values of a finite one."""
     if branch == UNCONSTRAINED[branch.kind]:
         return ()
     match branch:
@@ -55,14 +51,10 @@ def complement(branch: Branch, values: Callable[[Finite], tuple[Json, ...]], loc
             return tuple(_other_arrays(branch, location))
         case Objects():
             return tuple(_other_objects(branch, location))
+        case Inexpressible():
+            return (branch,)
         case Null() | Boolean():
             return ()
-
-
-def _refusal(what: str, location: str) -> UnsupportedSchema:
-    return UnsupportedSchema(
-        f"A negation of {what} is not supported", location=location, hint="describe the values that are allowed"
-    )
 
 
 def _unlisted(kind: str, values: tuple[Json, ...], location: str) -> Iterator[Branch]:
@@ -84,7 +76,7 @@ def _unlisted(kind: str, values: tuple[Json, ...], location: str) -> Iterator[Br
         if all(identity(value) == (kind, ()) or identity(value) == (kind, frozenset()) for value in values):
             yield Arrays(minimum=1) if kind == "array" else Objects(minimum=1)
         else:
-            raise _refusal("a listed array or object", location)
+            yield Inexpressible(kind, "a listed array or object", location)
 
 
 def _without(pattern: Pattern) -> Pattern:
@@ -118,7 +110,7 @@ def _other_strings(branch: Strings) -> Iterator[Branch]:
 
 def _other_arrays(branch: Arrays, location: str) -> Iterator[Branch]:
     if branch.unique:
-        raise _refusal("uniqueItems", location)
+        yield Inexpressible("array", "uniqueItems", location)
     if branch.minimum:
         yield Arrays(maximum=branch.minimum - 1)
     if branch.maximum is not None:
@@ -129,7 +121,7 @@ def _other_arrays(branch: Arrays, location: str) -> Iterator[Branch]:
                 prefix: tuple[Goal, ...] = (*[()] * index, (negated(place),))
                 yield Arrays(minimum=index + 1, layers=(Items(prefix, ()),))
         if layer.rest:
-            raise _refusal("items", location)
+            yield Inexpressible("array", "items", location)
 
 
 def _other_objects(branch: Objects, location: str) -> Iterator[Branch]:
@@ -144,6 +136,6 @@ def _other_objects(branch: Objects, location: str) -> Iterator[Branch]:
             for place in goal:
                 yield Objects(layers=(Members({name: (negated(place),)}),), required=(name,))
         if layer.patterns or layer.additional:
-            raise _refusal("patternProperties or additionalProperties", location)
+            yield Inexpressible("object", "patternProperties or additionalProperties", location)
     if branch.naming:
-        raise _refusal("propertyNames", location)
+        yield Inexpressible("object", "propertyNames", location)

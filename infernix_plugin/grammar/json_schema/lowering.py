@@ -28,7 +28,7 @@ from infernix_plugin.grammar.ir import (
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reader import ROOT, identity
-from infernix_plugin.grammar.json_schema.reducer import Reducer
+from infernix_plugin.grammar.json_schema.reducer import Reducer, refusal
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     UNCONSTRAINED,
@@ -37,6 +37,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Branch,
     Finite,
     Goal,
+    Inexpressible,
     Null,
     Numbers,
     Objects,
@@ -109,6 +110,8 @@ class Lowering:
 
     def _branch(self, branch: Branch, goal: Goal) -> Node:
         match branch:
+            case Inexpressible():
+                raise refusal(branch)
             case Null():
                 return values.NULL
             case Boolean():

@@ -12,7 +12,7 @@ from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema.complement import complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
-from infernix_plugin.grammar.json_schema.reader import Document, Json, identity
+from infernix_plugin.grammar.json_schema.reader import Document, Json, identity, kind_of
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
@@ -23,6 +23,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Branch,
     Finite,
     Goal,
+    Inexpressible,
     Null,
     Numbers,
     Objects,
@@ -33,6 +34,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     join,
     meet,
     negated,
+    pointer_of,
     unite,
 )
 from infernix_plugin.grammar.json_schema.strings import language
@@ -323,6 +325,10 @@ class Reducer:
 
     def _accepts(self, branch: Branch, value: Json) -> bool:
         match branch:
+            case Inexpressible(kind):
+                if kind_of(value) == kind:
+                    raise refusal(branch)
+                return False
             case Null():
                 return value is None
             case Boolean():
@@ -352,6 +358,15 @@ class Reducer:
                     if not self.accepts(self.member(branch, name), item):
                         return False
                 return True
+
+
+def refusal(branch: Inexpressible) -> UnsupportedSchema:
+    """The error if values that nothing describes would have to be generated or recognised."""
+    return UnsupportedSchema(
+        f"A negation of {branch.what} is not supported",
+        location=pointer_of((branch.location,)),
+        hint="describe the values that are allowed",
+    )
 
 
 def _none_of(goal: Goal) -> Goal:

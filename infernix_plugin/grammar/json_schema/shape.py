@@ -316,7 +316,16 @@ class Finite:
     given: tuple[Branch, ...] = field(default=())
 
 
-Branch = Null | Boolean | Numbers | Strings | Arrays | Objects | Finite
+@dataclass(frozen=True, slots=True)
+class Inexpressible:
+    """Values of one type that no union of branches describes. Refused only if it turns out that they matter."""
+
+    kind: str
+    what: str
+    location: str
+
+
+Branch = Inexpressible | Null | Boolean | Numbers | Strings | Arrays | Objects | Finite
 Shape = tuple[Branch, ...]
 
 UNCONSTRAINED: Mapping[str, Branch] = {
@@ -339,6 +348,10 @@ def meet_branches(left: Branch, right: Branch) -> Branch | None:
     if left == UNCONSTRAINED[left.kind]:
         return right
     match left, right:
+        case Inexpressible(), _:
+            return left
+        case _, Inexpressible():
+            return right
         case Finite(kind, listing, given), _:
             return Finite(kind, listing, (*given, right))
         case _, Finite(kind, listing, given):
