@@ -1,6 +1,10 @@
 """Which grammars a longest-match lexer cuts exactly."""
 
+from itertools import product
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infernix_plugin.errors import UnsatisfiableConstraint
 from infernix_plugin.grammar import json_schema
@@ -28,7 +32,8 @@ from infernix_plugin.grammar.ir import (
 )
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import CompiledGrammar, MaskState, TokenDomain
-from infernix_plugin.matching.engines.lexing import ambiguity
+from infernix_plugin.matching.engines import llguidance
+from infernix_plugin.matching.engines.lexing import _piece_symbol, _symbols, ambiguity
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from tests.matching.support import CONTROL, DOMAIN, PIECES, compiled, legal, mask, words
 
@@ -200,3 +205,55 @@ def test_rules_without_members_are_no_alternative() -> None:
     assert mask(compiled("llguidance", Grammar(rules)).session())[1] == {PIECES.index(b"a")}
     with pytest.raises(UnsatisfiableConstraint):
         compiled("llguidance", NEVER)
+
+
+@given(st.text('a1"\\\\{: \\n\\xe9-', min_size=1, max_size=8))
+def test_a_piece_of_a_literal_is_the_lexeme_of_its_text(text: str) -> None:
+    """What is read off a piece is what the reader of JSON tokens finds about the same text."""
+    for piece in literal_pieces(text):
+        assert [_piece_symbol(piece)] == _symbols(Literal(piece))
+
+
+DIGIT, LETTER = chars("1"), chars("ab")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        seq(repeat(seq(LETTER, DIGIT), 2, 2), optional(alt(DIGIT, Literal("aa"))), Literal("b")),
+        repeat(repeat(Literal("ab"), 2, 2), 1, 2),
+        repeat(alt(EPSILON, Literal("a")), 0, 2),
+        seq(alt(Literal("a"), seq(LETTER, LETTER)), repeat(alt(Literal("1"), Literal("bb")), 1, 2)),
+        Alt((Literal(""), Seq((Literal("a"), Alt((Literal("b"), Literal(""))))))),
+        seq(optional(repeat(LETTER, 2, 2)), repeat(DIGIT, 0, 2)),
+    ],
+    ids=str,
+)
+def test_terminals_are_grouped_as_they_bind(item: Node) -> None:
+    members = words(item)
+    engine = LlguidanceEngine(BYTES)
+    grammar = CompiledGrammar(BYTES, engine.compile(Grammar({"root": seq(Literal(":"), Lexeme(item))})))
+    for length in range(7):
+        for candidate in map(bytes, product(b"ab1", repeat=length)):
+            session = grammar.session(b":")
+            accepted = session.preview(list(candidate)) == length and session.complete
+            assert accepted == (tuple(candidate) in members), candidate
+
+
+def test_a_session_outlives_an_error_in_the_lexer_it_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All copies of a start share one lexer; once it is over its limit, none of them can go on with it."""
+    character = chars("ab1{}[]:, ")
+    wide = Lexeme(And(tuple(seq(repeat(character), Literal("a"), repeat(character, n, n)) for n in (40, 60))))
+    monkeypatch.setattr(llguidance, "_LEXER_STEP_FUEL", 300)
+    grammar = compiled("llguidance", seq(Literal(":"), wide))
+    bystander, victim = grammar.session(), grammar.session()
+    colon = PIECES.index(b":")
+    assert bystander.accept(colon)
+    assert victim.accept(colon)
+    while mask(victim)[0] is MaskState.READY and victim.accept(PIECES.index(b"ab")):
+        pass
+    assert mask(victim)[0] is MaskState.DEAD_END
+    assert "over a limit" in str(victim.engine_error)
+    assert mask(grammar.session())[0] is MaskState.READY
+    assert grammar.session().accept(colon)
+    assert bystander.accept(PIECES.index(b"a"))

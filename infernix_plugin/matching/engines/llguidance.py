@@ -24,6 +24,10 @@ _BYTES_PER_CHARACTER = 16
 """Size of a compiled grammar per character of its text; the terminals' automata grow with use."""
 
 
+_LEXER_STEP_FUEL = 8_000_000
+"""What one mask may spend on new states of terminals; about 50 ms. Intersected patterns need more than the default."""
+
+
 class LlguidanceEngine:
     """Compiles grammars with llguidance, on the calling thread."""
 
@@ -86,41 +90,55 @@ def _piece(domain: TokenDomain, token: int) -> bytes:
 
 class _Compiled:
     def __init__(self, vocabulary: Any, text: str, domain: TokenDomain) -> None:
-        from llguidance import LLMatcher, LLParserLimits
-
         self.memory_bytes = len(text) * _BYTES_PER_CHARACTER
-        self._words = (vocabulary.vocab_size + 31) // 32
-        self._first_byte_token = domain.vocab_size
-        limits = LLParserLimits(verbose_errors=False)
-        self._start = LLMatcher(vocabulary, LLMatcher.grammar_from_lark(text), log_level=0, limits=limits)
-        if self._start.is_error():
-            raise _too_large(self._start)
+        self.words = (vocabulary.vocab_size + 31) // 32
+        self.first_byte_token = domain.vocab_size
+        self._vocabulary = vocabulary
+        self._text = text
+        self._lock = threading.Lock()
+        self.start = self._parsed()
 
     def matcher(self) -> Matcher:
-        return _Matcher(self._start, self._words, self._first_byte_token)
+        return _Matcher(self)
+
+    def renew(self, spent: Any) -> None:
+        """Replace ``spent``: the copies of a start share one lexer, and after an error in it none of them can go on."""
+        with self._lock:
+            if self.start is spent:
+                self.start = self._parsed()
+
+    def _parsed(self) -> Any:
+        from llguidance import LLMatcher, LLParserLimits
+
+        limits = LLParserLimits(verbose_errors=False, step_lexer_fuel=_LEXER_STEP_FUEL)
+        start = LLMatcher(self._vocabulary, LLMatcher.grammar_from_lark(self._text), log_level=0, limits=limits)
+        if start.is_error():
+            raise _too_large(start.get_error())
+        return start
 
 
 class _Matcher:
-    def __init__(self, start: Any, words: int, first_byte_token: int) -> None:
-        self._start = start
-        self._matcher = start.deep_copy()
-        self._scratch = np.zeros(words, dtype=np.int32)
+    def __init__(self, grammar: _Compiled) -> None:
+        self._grammar = grammar
+        self._start = grammar.start
+        self._matcher = self._start.deep_copy()
+        self._scratch = np.zeros(grammar.words, dtype=np.int32)
         self._address = self._scratch.ctypes.data  # finding it takes as long as many a mask
-        self._first_byte_token = first_byte_token
         self._history: list[int] = []
 
     def fill(self, row: Bitset) -> None:
+        self._keep_up()
         self._matcher.unsafe_compute_mask_ptr(self._address, self._scratch.nbytes)
         if self._matcher.is_error():
-            failed = self._matcher
-            self._recover()
-            if not failed.get_error().startswith(_NO_BYTE):
-                raise _too_large(failed)
+            error = self._recover()
+            if not error.startswith(_NO_BYTE):
+                raise _too_large(error)
             row.fill(0)
             return
         np.copyto(row, self._scratch[: row.size])
 
     def accept(self, token: int) -> bool:
+        self._keep_up()
         if self._matcher.try_consume_tokens([token]):
             self._history.append(token)
             return True
@@ -130,25 +148,37 @@ class _Matcher:
 
     def accept_bytes(self, prefix: bytes) -> int:
         for offset, byte in enumerate(prefix):
-            if not self.accept(self._first_byte_token + byte):
+            if not self.accept(self._grammar.first_byte_token + byte):
                 return offset
         return len(prefix)
 
     def rollback(self, steps: int) -> None:
         del self._history[len(self._history) - steps :]
         if not self._matcher.rollback(steps):
-            self._recover()
+            self._replay()
 
     def can_end(self) -> bool:
         return bool(self._matcher.is_accepting())
 
-    def _recover(self) -> None:
-        """Leave the error state, which llguidance never does by itself: start again and replay."""
+    def _recover(self) -> str:
+        """Leave the error state, which llguidance never does by itself; returns the error."""
+        error = str(self._matcher.get_error())
+        if not error.startswith(_NO_BYTE):
+            self._grammar.renew(self._start)
+        self._replay()
+        return error
+
+    def _keep_up(self) -> None:
+        if self._start is not self._grammar.start:
+            self._replay()
+
+    def _replay(self) -> None:
+        self._start = self._grammar.start
         self._matcher = self._start.deep_copy()
         if self._matcher.try_consume_tokens(self._history) != len(self._history):
             raise RuntimeError("llguidance does not repeat what it accepted before")
 
 
-def _too_large(matcher: Any) -> ConstraintTooLarge:
-    reason = next(iter(matcher.get_error().splitlines()), "no reason given")
+def _too_large(error: str) -> ConstraintTooLarge:
+    reason = next(iter(error.splitlines()), "no reason given")
     return ConstraintTooLarge(f"the constraint is over a limit of its engine: {reason[:200]}")
