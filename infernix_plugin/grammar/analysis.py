@@ -70,27 +70,29 @@ class SharedFold(Generic[Value]):
 
     def __call__(self, root: Node) -> Value:
         """The value of ``root``."""
-        found: list[tuple[Node, int, Value]] = []
-        pending: list[tuple[Node, bool]] = [(root, False)]
-        while pending:
-            node, ready = pending.pop()
+        found: dict[int, tuple[Node, int, Value]] = {}
+        order: list[tuple[Node, tuple[Node, ...]]] = []
+        pending = [root]
+        for node in pending:  # grows: every node comes after the one it is in
+            entry = self._known.get(id(node))
+            if entry is not None and entry[0] is node:
+                found[id(node)] = entry
+                continue
             below = () if self._leaf is not None and isinstance(node, self._leaf) else children(node)
-            if not ready:
-                entry = self._known.get(id(node))
-                if entry is not None and entry[0] is node:
-                    found.append(entry)
-                    continue
-                if below:
-                    pending.append((node, True))
-                    pending.extend((child, False) for child in reversed(below))
-                    continue
-            cut = len(found) - len(below)
-            weight = _own_weight(node) + sum(entry[1] for entry in found[cut:])
-            entry = (node, weight, self._combine(node, [entry[2] for entry in found[cut:]]))
-            found[cut:] = [entry]
+            order.append((node, below))
+            pending.extend(below)
+        for node, below in reversed(order):
+            if id(node) in found:
+                continue
+            weight, values = _own_weight(node), []
+            for child in below:
+                _, below_weight, value = found[id(child)]
+                weight += below_weight
+                values.append(value)
+            found[id(node)] = entry = (node, weight, self._combine(node, values))
             if node is root or weight in self._PART:
                 self._remember(entry)
-        return found[0][2]
+        return found[id(root)][2]
 
     def _remember(self, entry: tuple[Node, int, Value]) -> None:
         node, weight, _ = entry
@@ -107,13 +109,9 @@ class SharedFold(Generic[Value]):
 
 
 def _own_weight(node: Node) -> int:
-    match node:
-        case Literal(text):
-            return 1 + len(text) // 16
-        case CharSet(ranges):
-            return 1 + len(ranges)
-        case _:
-            return 1
+    if isinstance(node, Literal):
+        return 1 + len(node.text) // 16
+    return 1 + len(node.ranges) if isinstance(node, CharSet) else 1
 
 
 def outside_lexemes(node: Node) -> Iterator[Node]:
