@@ -216,16 +216,13 @@ def components(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 def dependency_order(rules: Mapping[str, Node]) -> list[list[str]]:
     """Groups of mutually recursive rules, every group after the groups it refers to. References must be defined."""
-    return components(_uses(rules))
+    return components({name: dict.fromkeys(references(body)) for name, body in rules.items()})
 
 
-def _uses(rules: Mapping[str, Node]) -> dict[str, dict[str, None]]:
-    return {name: dict.fromkeys(references(body)) for name, body in rules.items()}
-
-
-def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]], bool]) -> set[str]:
-    """The rules for which a monotone property can be derived."""
-    uses = _uses(rules)
+def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, list[Node], set[str]], bool]) -> set[str]:
+    """The rules for which a monotone property can be derived; ``holds`` gets a body, its leaves, and what is proven."""
+    ends = {name: leaves(body) for name, body in rules.items()}
+    uses = {name: dict.fromkeys(leaf.name for leaf in below if isinstance(leaf, Ref)) for name, below in ends.items()}
     users: dict[str, set[str]] = {name: set() for name in rules}
     for name, used_rules in uses.items():
         for used in used_rules:
@@ -235,7 +232,7 @@ def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]],
         members = set(group)
         waiting = members
         while waiting:
-            found = {name for name in waiting if holds(rules[name], proven)}
+            found = {name for name in waiting if holds(rules[name], ends[name], proven)}
             proven |= found
             waiting = {user for name in found for user in users[name] if user in members} - proven
     return proven
@@ -262,7 +259,7 @@ def productive(grammar: Grammar) -> set[str]:
             case _:
                 return True
 
-    def holds(node: Node, proven: set[str]) -> bool:
+    def holds(node: Node, below: list[Node], proven: set[str]) -> bool:
         def combine(part: Node, below: list[bool]) -> bool:
             match part:
                 case Alt():
@@ -275,14 +272,14 @@ def productive(grammar: Grammar) -> set[str]:
                     return all(below) if below else is_sound(part, proven)
 
         # Nearly always nothing at all is empty, and there is nothing to be worked out.
-        return all(is_sound(leaf, proven) for leaf in leaves(node)) or fold(node, combine, Lexeme)
+        return all(is_sound(leaf, proven) for leaf in below) or fold(node, combine, Lexeme)
 
     return _least_fixpoint(grammar.rules, holds)
 
 
 def nullable_rules(grammar: Grammar) -> set[str]:
     """The rules that match the empty string."""
-    return _least_fixpoint(grammar.rules, nullable)
+    return _least_fixpoint(grammar.rules, lambda body, _, proven: nullable(body, proven))
 
 
 def nullable(node: Node, rules: Iterable[str] = ()) -> bool:

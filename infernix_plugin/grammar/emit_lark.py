@@ -112,12 +112,12 @@ class _Writer:
 
     def _element(self, node: Node, depth: int) -> str:
         match node:
+            case Ref(name):
+                return self._names.get(name) or self._rule(name)
             case Literal(text):
-                return self._literal(text)
+                return self._literals.get(text) or self._literal(text)
             case Lexeme():
                 return self._shared_lexeme(node)
-            case Ref(name):
-                return self._rule(name)
             case TokenSet((), False):
                 return self._lexeme(NEVER)
             case TokenSet(ids, exclude):
@@ -133,8 +133,7 @@ class _Writer:
         return self._enqueue(node) if depth >= MAX_GROUP_DEPTH else f"({self._choice(node, depth + 1)})"
 
     def _literal(self, text: str) -> str:
-        if text not in self._literals:
-            self._literals[text] = " ".join(f"/{_regex_text(piece)}/" for piece in literal_pieces(text)) or '""'
+        self._literals[text] = " ".join(f"/{_regex_text(piece)}/" for piece in literal_pieces(text)) or '""'
         return self._literals[text]
 
     def _shared_lexeme(self, node: Lexeme) -> str:

@@ -123,7 +123,7 @@ class _Matcher:
         self._start = grammar.start
         self._matcher = self._start.deep_copy()
         self._scratch = np.zeros(grammar.words, dtype=np.int32)
-        self._address = self._scratch.ctypes.data  # finding it takes as long as many a mask
+        self._address = self._scratch.__array_interface__["data"][0]
         self._history: list[int] = []
 
     def fill(self, row: Bitset) -> None:
