@@ -203,13 +203,22 @@ class _Joints:
         """Without recursion: every node is listed after the one it is in, and done before it."""
         if not isinstance(root, _INNER):
             return self._leaf(root)
+        spans, known, done = self._spans, self._known, dict[int, _Span]()
         nodes = [root]
+        order: list[tuple[Node, tuple[Node, ...]]] = []
         for node in nodes:  # grows
-            nodes.extend(child for child in children(node) if isinstance(child, _INNER))
-        done: dict[int, _Span] = {}
-        for node in reversed(nodes):
-            done[id(node)] = self._combine(
-                node, [done[id(child)] if id(child) in done else self._leaf(child) for child in children(node)]
+            below = children(node)
+            order.append((node, below))
+            nodes.extend([child for child in below if isinstance(child, _INNER)])
+        for inner, below in reversed(order):
+            done[id(inner)] = self._combine(
+                inner,
+                [
+                    spans[child.name]
+                    if isinstance(child, Ref)
+                    else known.get(id(child)) or done.get(id(child)) or self._leaf(child)
+                    for child in below
+                ],
             )
         return done[id(root)]
 
