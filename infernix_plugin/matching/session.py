@@ -16,6 +16,7 @@ from infernix_plugin.matching.domain import Bitset
 
 if TYPE_CHECKING:
     from infernix_plugin.matching.compiled import CompiledGrammar
+    from infernix_plugin.matching.engines.base import Matcher
 
 
 class MaskState(IntEnum):
@@ -114,7 +115,7 @@ class Session:
             np.copyto(row, self._domain.generable_bits)
             state = MaskState.UNREACHABLE
         else:
-            state = self._fill(row)
+            state = self._fill(row, self._matcher, at_start=not self._steps)
         self.counters.mask_seconds += perf_counter() - started
         return state
 
@@ -137,21 +138,22 @@ class Session:
             rows[: len(drafts) + 1] = self._domain.generable_bits
             return [MaskState.UNREACHABLE] * (len(drafts) + 1)
         states: list[MaskState] = []
-        steps = self._steps
-        try:
-            for position in range(len(drafts) + 1):
-                states.append(self._fill(rows[position]))
-                if position == len(drafts) or states[-1] is MaskState.DEAD_END:
-                    break
-                draft = int(drafts[position])
-                if not self._allows(rows[position], draft):
-                    self.counters.illegal_drafts += 1
-                    break
-                if self._domain.is_stop(draft):
-                    break
-                self._advance(draft)
-        finally:
-            self._rollback(self._steps - steps)
+        scout = self._matcher
+        for position, row in enumerate(rows[: len(drafts) + 1]):
+            states.append(self._fill(row, scout, at_start=not self._steps and not position))
+            if position == len(drafts) or states[-1] is MaskState.DEAD_END:
+                break
+            draft = int(drafts[position])
+            if not self._allows(row, draft):
+                self.counters.illegal_drafts += 1
+                break
+            if self._domain.is_stop(draft):
+                break
+            if scout is self._matcher:
+                scout = self._matcher.fork()
+            if not self._advance(scout, draft):
+                states.append(self._dead_end(rows[position + 1], self.engine_error))
+                break
         reached = len(states)
         rows[reached : len(drafts) + 1] = rows[reached - 1]
         states += [MaskState.UNREACHABLE] * (len(drafts) + 1 - reached)
@@ -217,24 +219,25 @@ class Session:
         if self._pending is not None:
             raise RuntimeError(f"{action} while a preview is open")
 
-    def _fill(self, row: Bitset) -> MaskState:
+    def _fill(self, row: Bitset, matcher: Matcher, *, at_start: bool) -> MaskState:
         self.counters.mask_positions += 1
-        if not self._steps:
+        if at_start:
             np.copyto(row, self._compiled.first_row)
             return MaskState.READY
         domain = self._domain
         try:
-            self._matcher.fill(row)
+            matcher.fill(row)
         except ConstraintTooLarge as error:
-            self.engine_error = error
-            row.fill(0)
+            return self._dead_end(row, error)
         np.bitwise_and(row, domain.generable_bits, row)
-        if self._matcher.can_end():
+        if matcher.can_end():
             np.bitwise_or(row, domain.stop_bits, row)
         # Vocabularies begin with digits and punctuation, so one look at the first word often saves the search.
-        if row[0] or row.any():
-            return MaskState.READY
-        np.copyto(row, domain.generable_bits)
+        return MaskState.READY if row[0] or row.any() else self._dead_end(row)
+
+    def _dead_end(self, row: Bitset, error: ConstraintTooLarge | None = None) -> MaskState:
+        self.engine_error = error
+        np.copyto(row, self._domain.generable_bits)
         return MaskState.DEAD_END
 
     def _allows(self, row: Bitset, token: int) -> bool:
@@ -247,15 +250,26 @@ class Session:
         if self._domain.is_stop(token):
             self._terminated = self._matcher.can_end()
             return self._terminated
-        if not self._domain.is_generable(token) or not self._matcher.accept(token):
+        if not self._domain.is_generable(token) or not self._accepts(self._matcher, token):
             return False
         self._steps += 1
         return True
 
-    def _advance(self, token: int) -> None:
-        if not self._matcher.accept(token):
+    def _advance(self, scout: Matcher, token: int) -> bool:
+        """Accept what the mask allows; ``False`` if the engine gives up there."""
+        if self._accepts(scout, token):
+            return True
+        if self.engine_error is None:
             raise RuntimeError(f"the grammar engine refuses token {token}, which its mask allows")
-        self._steps += 1
+        return False
+
+    def _accepts(self, matcher: Matcher, token: int) -> bool:
+        self.engine_error = None
+        try:
+            return matcher.accept(token)
+        except ConstraintTooLarge as error:
+            self.engine_error = error
+            return False
 
     def _rollback(self, steps: int) -> None:
         if steps:

@@ -93,6 +93,8 @@ class ConstrainedRequest:
 
     def _explain(self, legal: Sequence[int]) -> InfernixError:
         """Say why the token after ``legal`` was refused: nothing is legal there, or the sampler ignored the mask."""
+        if self.session.engine_error is not None:
+            return self.session.engine_error
         position = self._committed + len(legal)
         rows = np.zeros((len(legal) + 1, self._prepared.compiled.domain.mask_words), dtype=np.int32)
         if self.fill(legal, rows)[-1] is MaskState.DEAD_END:

@@ -1,6 +1,7 @@
 """The transaction: whatever is tried and taken back, a session is what a replay of its committed tokens is."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -289,22 +290,28 @@ def test_an_engine_that_gives_up_makes_a_dead_end_and_recovers() -> None:
     huge = Lexeme(seq(repeat(chars("ab")), Literal("a"), repeat(chars("ab"), 60, 60)))
     program = compiled("llguidance", huge)
     session = program.session()
-    matcher = session._matcher
-    original, calls = matcher.fill, []
-
-    def failing(row: np.ndarray) -> None:
-        calls.append(row)
-        if len(calls) == 2:
-            raise ConstraintTooLarge("over a limit")
-        original(row)
+    calls = []
 
     class Failing:
-        fill = staticmethod(failing)
+        """Gives up at its second mask, counted over all forks."""
 
-        def __getattr__(self, name: str) -> object:
-            return getattr(matcher, name)
+        def __init__(self, matcher: Any) -> None:
+            self._inner = matcher
 
-    session._matcher = Failing()
+        def fill(self, row: np.ndarray) -> None:
+            calls.append(row)
+            if len(calls) == 2:
+                raise ConstraintTooLarge("over a limit")
+            self._inner.fill(row)
+
+        def fork(self) -> Any:
+            return Failing(self._inner.fork())
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+    matcher = session._matcher
+    session._matcher = Failing(matcher)
     a = PIECES.index(b"a")
     assert session.lookahead([a, a, a], new_row(4)) == [READY, READY, DEAD_END, UNREACHABLE]
     assert isinstance(session.engine_error, ConstraintTooLarge)

@@ -22,7 +22,11 @@ class Matcher(Protocol):
         """
 
     def accept(self, token: int) -> bool:
-        """Advance by one generable token as one step; ``False`` and no change if it is not legal here."""
+        """Advance by one generable token as one step; ``False`` and no change if it is not legal here.
+
+        Raises:
+            ConstraintTooLarge: the engine gave up on the position behind the token; the position stays as it was.
+        """
 
     def accept_bytes(self, prefix: bytes) -> int:
         """Advance by raw bytes, which may end inside a character; returns how many were legal.
@@ -31,8 +35,11 @@ class Matcher(Protocol):
         :meth:`rollback`.
         """
 
+    def fork(self) -> Matcher:
+        """An independent matcher at this position; what is done with it leaves no trace in this one."""
+
     def rollback(self, steps: int) -> None:
-        """Undo the last ``steps`` accepted tokens exactly."""
+        """Undo the last ``steps`` accepted tokens exactly. May cost as much as accepting everything before them."""
 
     def can_end(self) -> bool:
         """Whether what was accepted so far is a member of the language."""

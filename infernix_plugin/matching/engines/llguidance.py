@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from infernix_plugin.errors import ConstraintTooLarge
 from infernix_plugin.grammar.emit_lark import emit_lark
@@ -118,13 +119,14 @@ class _Compiled:
 
 
 class _Matcher:
-    def __init__(self, grammar: _Compiled) -> None:
+    def __init__(self, grammar: _Compiled, other: _Matcher | None = None) -> None:
+        """Start at the beginning, or where ``other`` is, whose scratch space it then uses too."""
         self._grammar = grammar
-        self._start = grammar.start
-        self._matcher = self._start.deep_copy()
-        self._scratch = np.zeros(grammar.words, dtype=np.int32)
+        self._start: Any = other._start if other else grammar.start
+        self._matcher: Any = (other._matcher if other else self._start).deep_copy()
+        self._scratch: NDArray[np.int32] = other._scratch if other else np.zeros(grammar.words, dtype=np.int32)
         self._address = self._scratch.__array_interface__["data"][0]
-        self._history: list[int] = []
+        self._history: list[int] = list(other._history) if other else []
 
     def fill(self, row: Bitset) -> None:
         self._keep_up()
@@ -142,8 +144,8 @@ class _Matcher:
         if self._matcher.try_consume_tokens([token]):
             self._history.append(token)
             return True
-        if self._matcher.is_error():
-            self._recover()
+        if self._matcher.is_error() and not (error := self._recover()).startswith(_NO_BYTE):
+            raise _too_large(error)
         return False
 
     def accept_bytes(self, prefix: bytes) -> int:
@@ -152,10 +154,14 @@ class _Matcher:
                 return offset
         return len(prefix)
 
+    def fork(self) -> Matcher:
+        self._keep_up()
+        return _Matcher(self._grammar, self)
+
     def rollback(self, steps: int) -> None:
+        # llguidance 1.7's own rollback is not exact: after one more token the mask may be that of the undone branch.
         del self._history[len(self._history) - steps :]
-        if not self._matcher.rollback(steps):
-            self._replay()
+        self._replay()
 
     def can_end(self) -> bool:
         return bool(self._matcher.is_accepting())

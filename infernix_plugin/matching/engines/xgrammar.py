@@ -119,6 +119,9 @@ class _Matcher:
                 return offset
         return len(prefix)
 
+    def fork(self) -> Matcher:
+        return _Matcher(self._matcher.fork())
+
     def rollback(self, steps: int) -> None:
         self._matcher.rollback(steps)
 
