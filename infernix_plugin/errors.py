@@ -39,10 +39,10 @@ class ConstraintError(InfernixError):
     """
 
     def __init__(self, message: str, *, location: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.location = location
-        self.hint = hint
+        self.message = _encodable(message)
+        self.location = None if location is None else _encodable(location)
+        self.hint = None if hint is None else _encodable(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         place = f" (at {self.location})" if self.location is not None else ""
@@ -51,6 +51,11 @@ class ConstraintError(InfernixError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.location, self.hint))
+
+
+def _encodable(text: str) -> str:
+    """Lone surrogates, which a user's JSON can hold, would break every writer of logs and responses."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _rebuild(kind: type[ConstraintError], message: str, location: str | None, hint: str | None) -> ConstraintError:

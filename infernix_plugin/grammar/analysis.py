@@ -219,6 +219,16 @@ def dependency_order(rules: Mapping[str, Node]) -> list[list[str]]:
     return components({name: dict.fromkeys(references(body)) for name, body in rules.items()})
 
 
+def reference_depth(rules: Mapping[str, Node]) -> int:
+    """How many rules the longest chain of references goes through; mutually recursive rules all count."""
+    depths: dict[str, int] = {}
+    for group in dependency_order(rules):
+        below = (depths.get(used, 0) for name in group for used in references(rules[name]))
+        depth = max(below, default=0) + len(group)
+        depths.update(dict.fromkeys(group, depth))
+    return max(depths.values(), default=0)
+
+
 def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, list[Node], set[str]], bool]) -> set[str]:
     """The rules for which a monotone property can be derived; ``holds`` gets a body, its leaves, and what is proven."""
     ends = {name: leaves(body) for name, body in rules.items()}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from infernix_plugin.errors import InvalidChoice
+from infernix_plugin.errors import InvalidChoice, InvalidGrammar, InvalidRegex, InvalidSchema
 
 
 class ConstraintKind(StrEnum):
@@ -36,7 +36,13 @@ class OutputConstraint:
 
     @classmethod
     def grammar(cls, text: str) -> OutputConstraint:
-        """GBNF text whose entry rule is ``root``."""
+        """GBNF text whose entry rule is ``root``.
+
+        Raises:
+            InvalidGrammar: not a string.
+        """
+        if not isinstance(text, str):
+            raise InvalidGrammar(f"a grammar must be a string, not {type(text).__name__}")
         return cls(ConstraintKind.GRAMMAR, text)
 
     @classmethod
@@ -46,13 +52,26 @@ class OutputConstraint:
 
     @classmethod
     def json_schema(cls, schema: str | bool | Mapping[str, Any]) -> OutputConstraint:
-        """A JSON Schema as text or as a decoded document; the declared order of properties is kept."""
-        text = schema if isinstance(schema, str) else json.dumps(schema, ensure_ascii=False)
+        """A JSON Schema as text or as a decoded document; the declared order of properties is kept.
+
+        Raises:
+            InvalidSchema: neither text nor something that JSON can write.
+        """
+        try:
+            text = schema if isinstance(schema, str) else json.dumps(schema, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidSchema(f"the schema cannot be written as JSON: {error}") from None
         return cls(ConstraintKind.JSON_SCHEMA, text)
 
     @classmethod
     def regex(cls, pattern: str) -> OutputConstraint:
-        """An ECMAScript-style regular expression that the whole content must match."""
+        """An ECMAScript-style regular expression that the whole content must match.
+
+        Raises:
+            InvalidRegex: not a string.
+        """
+        if not isinstance(pattern, str):
+            raise InvalidRegex(f"a regular expression must be a string, not {type(pattern).__name__}")
         return cls(ConstraintKind.REGEX, pattern)
 
     @classmethod
@@ -72,8 +91,8 @@ def check_choices(choices: Sequence[object]) -> None:
     Raises:
         InvalidChoice: one is not; located as ``[i]`` in the order given.
     """
-    if isinstance(choices, str | bytes):
-        raise InvalidChoice("the choices must be a list of strings, not one string", hint="write it as a list")
+    if isinstance(choices, str | bytes | Mapping) or not isinstance(choices, Collection):
+        raise InvalidChoice(f"the choices must be a list of strings, not {type(choices).__name__}")
     for index, choice in enumerate(choices):
         if not isinstance(choice, str):
             raise InvalidChoice(f"a choice must be a string, not {type(choice).__name__}", location=f"[{index}]")

@@ -24,7 +24,7 @@ class GrammarOptions:
     max_grammar_bytes: int = 1 << 20
     max_schema_bytes: int = 1 << 20
     max_regex_bytes: int = 64 << 10
-    max_choices: int = 1 << 20
+    max_choices: int = 100_000
     max_choice_bytes: int = 16 << 20
     max_nesting: int = 256
     """Deepest nesting of a schema, a group or a grammar expression."""

@@ -14,7 +14,7 @@ from fractions import Fraction
 from infernix_plugin.errors import InvalidRegex, UnsupportedSchema, excerpt
 from infernix_plugin.grammar import regex
 from infernix_plugin.grammar.json_schema import formats, vocabulary
-from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of
+from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of, shown
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
@@ -225,7 +225,7 @@ def type_(reading: Reading, value: Json, location: str) -> None:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1) if isinstance(name, str) else []
             fail(
-                f"{excerpt(str(name))} is not a JSON type",
+                f"{shown(name)} is not a JSON type",
                 location,
                 f"did you mean {close[0]}?" if close else f"the types are {', '.join(known)}",
             )

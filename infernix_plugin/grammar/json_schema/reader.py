@@ -57,9 +57,24 @@ class Number:
             decimal = Decimal(self.text)
         except InvalidOperation:
             return None
-        if decimal and abs(decimal.adjusted()) > _MAX_EXPONENT:
+        if not decimal.is_finite() or (decimal and abs(decimal.adjusted()) > _MAX_EXPONENT):
             return None
         return Fraction(decimal)
+
+
+def shown(value: Json) -> str:
+    """A value as a message names it, cut to a bounded length."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Number():
+            return excerpt(value.text)
+        case str():
+            return excerpt(value)
+        case _:
+            return f"an {kind_of(value)}"
 
 
 def kind_of(value: Json) -> str:
@@ -188,7 +203,7 @@ class Document:
         name = re.sub(r"^https?://|#$", "", declared) if isinstance(declared, str) else ""
         if name not in _DIALECTS:
             raise UnsupportedSchema(
-                f"$schema names a dialect that is not supported: {excerpt(str(declared))}",
+                f"$schema names a dialect that is not supported: {shown(declared)}",
                 location=child(ROOT, "$schema"),
                 hint="use https://json-schema.org/draft/2020-12/schema, or leave $schema out",
             )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar.analysis import reference_depth
 from infernix_plugin.grammar.emit_lark import emit_lark
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
@@ -20,6 +21,13 @@ _SPECIAL = b"\xff"
 
 _NO_BYTE = "NoExtension"
 """Begins the error of a position that not even a single byte can continue."""
+
+_MAX_REFERENCE_DEPTH = 1000
+"""Longest chain of rules. llguidance follows chains by native recursion and overflows the stack, which ends the
+process, somewhere above 2,500 rules on a stack of 8 MiB; an object has a rule for each optional member."""
+
+_MAX_ROW_ITEMS = 1 << 14
+"""Parser items of one position; an object has one for each member that may come next. llguidance's default is 2,000."""
 
 _BYTES_PER_CHARACTER = 16
 """Size of a compiled grammar per character of its text; the terminals' automata grow with use."""
@@ -45,6 +53,14 @@ class LlguidanceEngine:
             ValueError: some are not.
             ConstraintTooLarge: past a limit of llguidance.
         """
+        if (
+            len(grammar.rules) > _MAX_REFERENCE_DEPTH
+            and (depth := reference_depth(grammar.rules)) > _MAX_REFERENCE_DEPTH
+        ):
+            raise ConstraintTooLarge(
+                f"the constraint is a chain of {depth} parts; the longest chain is {_MAX_REFERENCE_DEPTH}",
+                hint="objects with fewer optional members, or arrays with fewer listed positions, make shorter chains",
+            )
         return _Compiled(self._index(), emit_lark(grammar), self._domain)
 
     def _index(self) -> Any:
@@ -111,7 +127,7 @@ class _Compiled:
     def _parsed(self) -> Any:
         from llguidance import LLMatcher, LLParserLimits
 
-        limits = LLParserLimits(verbose_errors=False, step_lexer_fuel=_LEXER_STEP_FUEL)
+        limits = LLParserLimits(verbose_errors=False, step_lexer_fuel=_LEXER_STEP_FUEL, max_items_in_row=_MAX_ROW_ITEMS)
         start = LLMatcher(self._vocabulary, LLMatcher.grammar_from_lark(self._text), log_level=0, limits=limits)
         if start.is_error():
             raise _too_large(start.get_error())

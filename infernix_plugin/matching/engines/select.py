@@ -43,6 +43,9 @@ from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
 MAX_TERMINAL_NODES = 1 << 20
 """Largest tree that a regular grammar may become when its rules are written out into one terminal."""
 
+MAX_FALLBACK_NODES = 1 << 14
+"""Largest grammar that xgrammar takes over past a limit of llguidance; larger ones it would compile for minutes."""
+
 
 class Engines:
     """The engines over one vocabulary, each indexed on first use."""
@@ -69,7 +72,7 @@ class Engines:
                 try:
                     return self.llguidance.compile(grammar)
                 except ConstraintTooLarge:
-                    if intersections:
+                    if intersections or _size(grammar) > MAX_FALLBACK_NODES:
                         raise
             elif intersections:
                 raise UnsupportedSchema(f"an intersection or a negation cannot be enforced exactly: {obstacle}")
@@ -94,6 +97,10 @@ def as_terminal(grammar: Grammar) -> Grammar:
         return grammar
     body = _written_out(grammar)
     return grammar if body is None else Grammar({grammar.root: Lexeme(body)}, grammar.root)
+
+
+def _size(grammar: Grammar) -> int:
+    return sum(1 for body in grammar.rules.values() for _ in walk(body))
 
 
 def _has_lexemes(grammar: Grammar) -> bool:
