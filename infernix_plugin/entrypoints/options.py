@@ -38,6 +38,23 @@ def check_request(request: Any) -> None:
         raise ConflictingConstraints(
             f"A request can have one constraint, but {' and '.join(sources)} are both set.", location=sources[-1]
         )
+    _refuse_text_beside_tools(request)
+
+
+def _refuse_text_beside_tools(request: Any) -> None:
+    """A tool call is none of a regex's strings; vLLM would drop one of the two, with a line in the server's log."""
+    structured = getattr(request, "structured_outputs", None)
+    if structured is None or not getattr(request, "tools", None):
+        return
+    if getattr(request, "tool_choice", None) == "none":
+        return
+    for kind in ("regex", "choice", "grammar"):
+        if getattr(structured, kind, None) is not None:
+            raise ConflictingConstraints(
+                f"{kind} constrains the whole answer, so the tools of the request could not be called.",
+                location=f"structured_outputs.{kind}",
+                hint='Set tool_choice to "none", or leave the tools out.',
+            )
 
 
 def constraint_sources(request: Any) -> list[str]:

@@ -105,6 +105,18 @@ def test_requests():
         check_request(plain_request(response_format=SimpleNamespace(type="json_object"), structured_outputs=object()))
 
 
+@pytest.mark.parametrize("kind", ["regex", "choice", "grammar"])
+def test_text_constraints_beside_tools(kind):
+    value = ["a"] if kind == "choice" else "a"
+    fields = {"structured_outputs": StructuredOutputsParams(**{kind: value}), "tools": [object()]}
+    for tool_choice in ("auto", "required", None):
+        with pytest.raises(ConflictingConstraints) as refused:
+            check_request(plain_request(**fields, tool_choice=tool_choice))
+        assert refused.value.location == f"structured_outputs.{kind}"
+    check_request(plain_request(**fields, tool_choice="none"))
+    check_request(plain_request(structured_outputs=StructuredOutputsParams(json="{}"), tools=[object()]))
+
+
 def ask(**fields):
     return asked_of(StructuredOutputsParams(**fields))
 
