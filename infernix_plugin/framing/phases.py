@@ -8,7 +8,7 @@ Inside the reasoning the output cannot end, so a request never completes without
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from infernix_plugin.grammar.ir import Grammar, Literal, Node, Ref, TokenSet, alt, seq
@@ -16,6 +16,7 @@ from infernix_plugin.grammar.ir import Grammar, Literal, Node, Ref, TokenSet, al
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
 MESSAGE_START = "<|im_start|>"
+TOOL_CALL = "<tool_call>"
 SEPARATOR = "\n\n"
 """What stands between the closing token and the content; it belongs to neither."""
 
@@ -25,11 +26,14 @@ class Framing:
     """The phases an output goes through; hashable, part of a compiled grammar's identity.
 
     With ``thinking`` the output starts inside the reasoning that the token ``close_id`` ends; without, it is content
-    from its first token.
+    from its first token. ``separator`` stands between the closing token and the content, and the tokens ``never`` do
+    not occur in the reasoning.
     """
 
     thinking: bool = False
     close_id: int | None = None
+    separator: str = SEPARATOR
+    never: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.thinking != (self.close_id is not None):
@@ -40,9 +44,9 @@ class Framing:
         if self.close_id is None:
             return content
         name = _unused("think", content.rules)
-        close, any_other = TokenSet((self.close_id,)), TokenSet((self.close_id,), exclude=True)
+        close, any_other = TokenSet((self.close_id,)), TokenSet((self.close_id, *self.never), exclude=True)
         # Right recursion keeps every mask one look-up per rule; a star in front of the content would not.
-        think = alt(seq(close, Literal(SEPARATOR), Ref(content.root)), seq(any_other, Ref(name)))
+        think = alt(seq(close, Literal(self.separator), Ref(content.root)), seq(any_other, Ref(name)))
         return Grammar({name: think, **content.rules}, name)
 
 
@@ -92,3 +96,15 @@ def prompt_framing(prompt_token_ids: Sequence[int], tokens: ControlTokens) -> Fr
     deciding = {think_open, think_close, tokens.control_id(MESSAGE_START)}
     last = next((token for token in reversed(prompt_token_ids) if token in deciding), None)
     return Framing(thinking=True, close_id=think_close) if last == think_open else CONTENT
+
+
+def read_by_parser(framing: Framing, tokens: ControlTokens) -> Framing:
+    """The same framing for an output that one of vLLM's reasoning parsers takes apart.
+
+    Such a parser gives everything behind the closing token to the content, so nothing may stand between them, and it
+    takes ``<tool_call>`` for the end of the reasoning as well, so that token may not occur there.
+    """
+    if not framing.thinking:
+        return framing
+    tool_call = tokens.control_id(TOOL_CALL)
+    return replace(framing, separator="", never=() if tool_call is None else (tool_call,))

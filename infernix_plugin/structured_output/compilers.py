@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from infernix_plugin.framing.phases import prompt_framing
+from infernix_plugin.framing.phases import prompt_framing, read_by_parser
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.settings import Settings
@@ -22,7 +22,8 @@ class RequestCompiler:
     The token domain is read on first use: an unconstrained engine never pays for it.
     """
 
-    def __init__(self, model_config: Any, tokenizer: Any, settings: Settings) -> None:
+    def __init__(self, model_config: Any, tokenizer: Any, settings: Settings, *, reasoning_parser: bool) -> None:
+        self._reasoning_parser = reasoning_parser
         self._model_config = model_config
         self._tokenizer = tokenizer
         self._settings = settings
@@ -55,6 +56,8 @@ class RequestCompiler:
         """
         compiler = self.compiler
         framing = prompt_framing(prompt_token_ids, compiler.domain)
+        if self._reasoning_parser:
+            framing = read_by_parser(framing, compiler.domain)
         if isinstance(asked, StructuralTag):
             return compiler.prepare_structural_tag(asked.after(framing).text)
         return compiler.prepare(asked, framing=framing)
@@ -67,16 +70,23 @@ def domain_of(model_config: Any, tokenizer: Any) -> TokenDomain:
     return TokenDomain.from_pretrained(tokenizer, vocab_size=model_config.get_vocab_size(), extra_stop_ids=stops)
 
 
-def compiler_for(model_config: Any, tokenizer: Any, settings: Settings) -> RequestCompiler:
-    """Return this process's compiler for a model."""
+def compiler_for(
+    model_config: Any, tokenizer: Any, settings: Settings, *, reasoning_parser: bool = False
+) -> RequestCompiler:
+    """Return this process's compiler for a model.
+
+    ``reasoning_parser`` says that one of vLLM's will take the output apart. Only the engine core has to know: it
+    changes what stands around the content, not whether the content can be enforced.
+    """
     key = (
         model_config.tokenizer,
         model_config.tokenizer_revision,
         str(model_config.tokenizer_mode),
         model_config.get_vocab_size(),
         settings,
+        reasoning_parser,
     )
     with _lock:
         if key not in _compilers:
-            _compilers[key] = RequestCompiler(model_config, tokenizer, settings)
+            _compilers[key] = RequestCompiler(model_config, tokenizer, settings, reasoning_parser=reasoning_parser)
         return _compilers[key]

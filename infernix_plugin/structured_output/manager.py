@@ -137,7 +137,12 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         if self._compiler is None:
             if not hasattr(self, "tokenizer"):
                 raise InfernixError("A constraint needs the tokenizer; the engine runs with skip_tokenizer_init.")
-            self._compiler = compiler_for(self.vllm_config.model_config, self.tokenizer, self._settings)
+            self._compiler = compiler_for(
+                self.vllm_config.model_config,
+                self.tokenizer,
+                self._settings,
+                reasoning_parser=bool(self.vllm_config.structured_outputs_config.reasoning_parser),
+            )
         return self._compiler
 
     def _allowed(self, compiler: RequestCompiler, stops: set[int]) -> npt.NDArray[np.int32] | None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infernix_plugin.framing.phases import CONTENT, ControlIds, Framing, prompt_framing
+from infernix_plugin.framing.phases import CONTENT, TOOL_CALL, ControlIds, Framing, prompt_framing, read_by_parser
 from infernix_plugin.grammar.analysis import undefined
 from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Literal, Node, Ref, Repeat, Seq, TokenSet, chars, repeat
 
@@ -165,3 +165,23 @@ def test_agrees_with_reading_forward(prompt: list[int]) -> None:
     for token in prompt:
         thinking = {OPEN: True, CLOSE: False, START: False}.get(token, thinking)
     assert prompt_framing(prompt, QWEN).thinking == thinking
+
+
+class WithTools:
+    """Qwen's control tokens and one for tool calls."""
+
+    def control_id(self, text: str) -> int | None:
+        return 104 if text == TOOL_CALL else QWEN.control_id(text)
+
+
+def test_a_reasoning_parser_gives_all_behind_the_closing_token_to_the_content() -> None:
+    framing = read_by_parser(Framing(thinking=True, close_id=CLOSE), WithTools())
+    grammar = framing.apply(Grammar({"root": Literal("a")}))
+    assert accepts(grammar, [1, 3, CLOSE, 1])
+    assert not accepts(grammar, [1, CLOSE, 4, 1])
+    assert TokenSet((CLOSE, 104), exclude=True) in [
+        part for option in grammar.start.options for part in option.items if isinstance(part, TokenSet)
+    ]
+    assert read_by_parser(CONTENT, WithTools()) == CONTENT
+    without_tools = read_by_parser(Framing(thinking=True, close_id=CLOSE), QWEN)
+    assert (without_tools.separator, without_tools.never) == ("", ())
