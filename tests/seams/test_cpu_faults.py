@@ -20,7 +20,7 @@ from infernix_plugin.seams.versions import installed_release
 cpu_faults.install_import_repairs()
 platforms = pytest.importorskip("vllm.platforms")
 if not platforms.current_platform.is_cpu():
-    pytest.skip("repairs of the CPU backend", allow_module_level=True)
+    pytest.skip("these faults are only in the CPU backend, which is not installed here", allow_module_level=True)
 
 needs_032 = pytest.mark.skipif(installed_release() != (0, 32), reason="a fault of vLLM 0.32")
 
@@ -237,7 +237,7 @@ def test_gdn_upstream_is_right_on_full_rows() -> None:
 def test_seam_replaces_the_attribute_where_it_is_needed(seam: Any) -> None:
     module = import_module(seam.module)
     if installed_release() not in seam.releases:
-        pytest.skip("this vLLM does not need it")
+        pytest.skip("the installed vLLM release does not have the fault that this seam repairs")
     if not seam.applied(module):
         original = seam.check(module)
         assert seam.replace(original) is not original
@@ -275,14 +275,14 @@ def test_torchvision_imports_after_install() -> None:
 
 def test_torchvision_does_not_import_without() -> None:
     if not torchvision_is_built_for_another_torch():
-        pytest.skip("this torchvision fits this torch")
+        pytest.skip("the installed torchvision is built for the installed torch, so nothing is missing")
     done = python("import torchvision")
     assert "torchvision::nms" in done.stderr
 
 
 def test_torchvision_operators_are_defined_once() -> None:
     if not torchvision_is_built_for_another_torch():
-        pytest.skip("this torchvision fits this torch")
+        pytest.skip("the installed torchvision is built for the installed torch, so nothing is missing")
     done = python("""
         from pathlib import Path
         from importlib.util import find_spec

@@ -16,6 +16,7 @@ from infernix_plugin.grammar.analysis import (
     dependency_order,
     fold,
     has_intersections,
+    outside_lexemes,
     reachable,
     references,
     regular_rules,
@@ -31,7 +32,6 @@ from infernix_plugin.grammar.ir import (
     Ref,
     Repeat,
     Seq,
-    children,
     walk,
 )
 from infernix_plugin.matching.domain import TokenDomain
@@ -104,19 +104,12 @@ def _size(grammar: Grammar) -> int:
 
 
 def _has_lexemes(grammar: Grammar) -> bool:
-    return any(isinstance(part, Lexeme) for body in grammar.rules.values() for part in walk(body))
+    return any(isinstance(part, Lexeme) for body in grammar.rules.values() for part in outside_lexemes(body))
 
 
 def _has_bare_characters(node: Node) -> bool:
     """Whether a character set, an intersection or a negation stands outside every lexeme."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, CharSet | And | Not):
-            return True
-        if not isinstance(current, Lexeme):
-            pending.extend(children(current))
-    return False
+    return any(isinstance(part, CharSet | And | Not) for part in outside_lexemes(node))
 
 
 def _written_out(grammar: Grammar) -> Node | None:
