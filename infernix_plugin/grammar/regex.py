@@ -5,8 +5,9 @@ equal greedy ones. Characters are Unicode scalar values. ``\\d`` and ``\\w`` are
 space and line terminators, ``.`` is everything but line terminators. As in Annex B of ECMA-262 a brace or bracket
 that opens or closes nothing is itself, and a hyphen beside ``\\w`` in a class is itself.
 
-What is left out is refused, never approximated: assertions other than ``^`` and ``$`` at the ends of top-level
-alternatives, back-references, property classes, flags, and every spelling that dialects read in different ways.
+What is left out is refused, never approximated: back-references, property classes, flags, and every spelling that
+dialects read in different ways. A whole match knows no assertions but ``^`` and ``$`` at the ends of top-level
+alternatives; :func:`search` works out the others, where that is possible.
 """
 
 from __future__ import annotations
@@ -14,8 +15,19 @@ from __future__ import annotations
 import re
 
 from infernix_plugin.errors import ConstraintError, InvalidRegex, excerpt
+from infernix_plugin.grammar.assertions import END, START, Assertion, Unresolved, asserts, boundary, resolve
 from infernix_plugin.grammar.expression import Expression, choice_of, sequence
-from infernix_plugin.grammar.ir import ANY_CHAR, NEVER, CharSet, Literal, Node, chars, charset, complement, repeat
+from infernix_plugin.grammar.ir import (
+    ANY_CHAR,
+    NEVER,
+    CharSet,
+    Literal,
+    Node,
+    chars,
+    charset,
+    complement,
+    repeat,
+)
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.source import Source
 
@@ -45,6 +57,7 @@ _FLAG_COUNTS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _COUNTS = re.compile(r"\{(?P<low>[0-9]+)(?:(?P<comma>,)(?P<high>[0-9]*))?\}")
 _OPEN_COUNT = re.compile(r"\{,[0-9]+\}")
 _PLAIN_GROUP = re.compile(r"\((?:\?:|\?<[A-Za-z_$][A-Za-z0-9_$]*>|(?!\?))")
+_LOOKAROUND = re.compile(r"\(\?(?P<behind><)?(?P<sign>[=!])")
 _REFUSED_GROUPS = (
     (re.compile(r"\(\?<?="), "lookaround", "describe the allowed strings themselves"),
     (re.compile(r"\(\?<?!"), "negative lookaround", "describe the allowed strings themselves"),
@@ -68,20 +81,34 @@ def parse(pattern: str, options: GrammarOptions) -> Node:
 def search(pattern: str, options: GrammarOptions) -> Node:
     """The strings that contain a match of ``pattern``, as JSON Schema's ``pattern`` reads it; errors as :func:`parse`.
 
-    Each top-level alternative is held to the start by its ``^`` and to the end by its ``$``.
+    Each top-level alternative is held to the start by its ``^`` and to the end by its ``$``. Anchors elsewhere, word
+    boundaries and lookaround become intersections and complements.
     """
     found: list[Node] = []
-    for body, from_start, to_end in _Reader(pattern, options).read():
+    for body, from_start, to_end in _Reader(pattern, options, assertions=True).read():
+        if asserts(body):
+            found.append(_resolved([*([START.node] if from_start else []), body, *([END.node] if to_end else [])]))
+            continue
         before = [] if from_start else [_ANYTHING]
         after = [] if to_end else [_ANYTHING]
         found.append(sequence([*before, body, *after]))
     return choice_of(found)
 
 
-class _Reader:
-    """One pass over one pattern."""
+def _resolved(items: list[Node]) -> Node:
+    try:
+        return resolve(sequence(items))
+    except Unresolved as error:
+        raise InvalidRegex(
+            f"the expression {error}, which is not supported", hint="describe the allowed strings"
+        ) from None
 
-    def __init__(self, pattern: str, options: GrammarOptions) -> None:
+
+class _Reader:
+    """One pass over one pattern; with ``assertions`` those inside are kept in the tree, else refused."""
+
+    def __init__(self, pattern: str, options: GrammarOptions, *, assertions: bool = False) -> None:
+        self._assertions = assertions
         self._source = Source(pattern, InvalidRegex, by_line=False)
         self._source.check_size(options.max_regex_bytes, "max_regex_bytes")
         self._text = pattern
@@ -124,8 +151,15 @@ class _Reader:
             case ")":
                 if not expression.depth:
                     raise self._error("this ')' closes nothing", "write \\) to match the character")
-                expression.add_group(expression.close(at))
+                lookaround = _LOOKAROUND.match(expression.tag)
+                group = expression.close(at)
                 self._at += 1
+                if lookaround:
+                    behind, negative = bool(lookaround["behind"]), lookaround["sign"] == "!"
+                    expression.add_group(Assertion(group, behind, negative).node)
+                    self._forbid_quantifier()
+                    return
+                expression.add_group(group)
             case "*" | "+" | "?":
                 raise self._nothing_to_repeat()
             case "[":
@@ -151,6 +185,11 @@ class _Reader:
         first = self._expression.at_start and not self._from_start[-1]
         last = self._peek(1) in ("", "|")
         if self._expression.depth or not (first if anchor == "^" else last):
+            if self._assertions:
+                self._expression.add((START if anchor == "^" else END).node, self._at)
+                self._at += 1
+                self._forbid_quantifier()
+                return
             raise self._error(
                 f"'{anchor}' is supported only at the {place} of a top-level alternative",
                 f"move it there, or write \\{anchor} to match the character",
@@ -159,6 +198,11 @@ class _Reader:
         self._at += 1
 
     def _open_group(self) -> None:
+        match = _LOOKAROUND.match(self._text, self._at) if self._assertions else None
+        if match:
+            self._expression.open(self._at, match[0])
+            self._at = match.end()
+            return
         match = _PLAIN_GROUP.match(self._text, self._at)
         if match is None:
             for syntax, name, hint in _REFUSED_GROUPS:
@@ -167,6 +211,10 @@ class _Reader:
             raise self._error("unknown group syntax", "write (...), (?:...) or (?<name>...)")
         self._expression.open(self._at)
         self._at = match.end()
+
+    def _forbid_quantifier(self) -> None:
+        if self._peek() in _FLAG_COUNTS or _COUNTS.match(self._text, self._at):
+            raise self._nothing_to_repeat()
 
     def _read_quantifier(self) -> None:
         at, char = self._at, self._peek()
@@ -198,6 +246,10 @@ class _Reader:
         if kind in _CLASS_ESCAPES:
             self._at += 2
             return _CLASS_ESCAPES[kind]
+        if kind in ("b", "B") and self._assertions:
+            self._at += 2
+            self._forbid_quantifier()
+            return boundary(WORD, negative=kind == "B")
         if kind in ("b", "B"):
             raise self._error("a word boundary is not supported", "describe the neighbouring characters instead", at)
         if kind == "k" or (kind.isdigit() and kind.isascii() and kind != "0"):

@@ -338,7 +338,7 @@ def max_length(reading: Reading, value: Json, location: str) -> None:
 
 
 def pattern(reading: Reading, value: Json, location: str) -> None:
-    """An ECMAScript expression that is found somewhere in the string."""
+    """An ECMAScript expression found somewhere in the string; lookaround and inner anchors only outside of loops."""
     if not isinstance(value, str):
         fail("The value must be a regular expression", location)
     reading.narrow(Strings(patterns=(_pattern(reading, value, location),)))
