@@ -1,15 +1,17 @@
 """Negation, conditions and overlapping ``oneOf``: by example and, for scalars and arrays, exactly at random."""
 
 import json
+from itertools import permutations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from infernix_plugin.errors import ConstraintError, UnsatisfiableConstraint
+from infernix_plugin.errors import ConstraintError, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar.json_schema import lower
 from infernix_plugin.grammar.options import GrammarOptions
+from tests.json_schema.test_random_schemas import sample
 from tests.oracles.ir_matcher import matches
 
 OPTIONS = GrammarOptions()
@@ -103,6 +105,10 @@ def keywords(inner):
         "prefixItems": st.lists(inner, min_size=1, max_size=2),
         "minItems": st.integers(0, 2),
         "maxItems": st.integers(0, 3),
+        "items": inner,
+        "contains": inner,
+        "minContains": st.integers(0, 2),
+        "maxContains": st.integers(0, 2),
         "not": inner,
         "if": inner,
         "then": inner,
@@ -135,3 +141,127 @@ def test_values_match_exactly_when_they_are_valid(schema, values):
     for value in values:
         found = grammar is not None and matches(grammar, json.dumps(value))
         assert found == Draft202012Validator(schema).is_valid(value), value
+
+
+MEMBERS = st.dictionaries(
+    st.sampled_from(["a", "b", "ab", "x"]), st.sampled_from([0, 1, "a", {}, {"a": 1}]), max_size=3
+)
+
+
+def member_keywords(inner):
+    return {
+        "type": st.sampled_from(["object", "integer", "string"]),
+        "enum": st.lists(MEMBERS, min_size=1, max_size=3),
+        "const": st.sampled_from([0, 1, {"a": 1}]),
+        "maxLength": st.integers(0, 2),
+        "pattern": st.sampled_from(["a", "^a", "b$"]),
+        "properties": st.dictionaries(st.sampled_from(["a", "b"]), inner, min_size=1, max_size=2),
+        "required": st.lists(st.sampled_from(["a", "b"]), max_size=1),
+        "patternProperties": st.dictionaries(st.sampled_from(["a", "^b$", "^.b"]), inner, min_size=1, max_size=1),
+        "additionalProperties": inner,
+        "propertyNames": inner,
+        "minProperties": st.integers(0, 1),
+        "maxProperties": st.integers(0, 3),
+        "not": inner,
+        "oneOf": st.lists(inner, min_size=1, max_size=2),
+    }
+
+
+@st.composite
+def member_schemas(draw, inner):
+    table = member_keywords(inner)
+    chosen = draw(st.lists(st.sampled_from(sorted(table)), max_size=3, unique=True))
+    return {keyword: draw(table[keyword]) for keyword in chosen}
+
+
+object_schemas = member_schemas(
+    st.recursive(st.booleans() | member_schemas(st.booleans()), member_schemas, max_leaves=4)
+)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(schema=object_schemas, values=st.lists(MEMBERS, min_size=6, max_size=6), seed=st.integers(0, 9))
+def test_objects_match_in_some_order_exactly_when_they_are_valid(schema, values, seed):
+    try:
+        grammar = lower(json.dumps(schema), OPTIONS)
+    except UnsatisfiableConstraint:
+        grammar = None
+    except ConstraintError:
+        return
+    validator = Draft202012Validator(schema)
+    for value in values:
+        orders = (json.dumps(dict(members)) for members in permutations(value.items()))
+        found = grammar is not None and any(matches(grammar, text) for text in orders)
+        assert found == validator.is_valid(value), value
+    if grammar is not None:
+        for text in sample(grammar, seed, 5):
+            assert validator.is_valid(json.loads(text)), text
+
+
+@pytest.mark.parametrize(
+    ("schema", "inside", "outside"),
+    [
+        (
+            {"type": "object", "not": {"additionalProperties": {"type": "integer"}}},
+            ['{"a":1,"b":"x"}', '{"b":"x"}'],
+            ["{}", '{"a":1}', '{"a":"x","a":1}'],  # parsers keep the last of equal names
+        ),
+        (
+            {"properties": {"a": {}}, "required": ["a"], "not": {"propertyNames": {"pattern": "^a"}}},
+            ['{"a":1,"b":1}'],
+            ['{"a":1}', '{"a":1,"ab":1}', "1"],
+        ),
+        (
+            {
+                "type": "object",
+                "oneOf": [
+                    {
+                        "properties": {"a": {"type": "string"}, "b": {}},
+                        "required": ["a"],
+                        "additionalProperties": False,
+                    },
+                    {
+                        "properties": {"a": {"type": "string"}, "c": {}},
+                        "required": ["a"],
+                        "additionalProperties": False,
+                    },
+                ],
+            },
+            ['{"a":"x","b":1}', '{"a":"x","c":1}'],
+            ['{"a":"x"}', '{"a":1,"b":1}', '{"a":"x","b":1,"c":1}', '{"a":"x","d":1}'],
+        ),
+        (
+            {"enum": [{"a": [1, 2]}, {"a": 1}], "not": {"additionalProperties": {"type": "integer"}}},
+            ['{"a":[1,2]}'],
+            ['{"a":1}'],
+        ),
+        ({"enum": [[1], [2]], "not": {"enum": [[1], {"a": 1}]}}, ["[2]"], ["[1]"]),
+        ({"type": "array", "not": {"items": {"type": "null"}}}, ["[null,1,null]", "[1]"], ["[]", "[null]"]),
+        (
+            {"type": "array", "contains": {"const": 1}, "maxContains": 2, "maxItems": 4},
+            ["[1]", "[0,1,0,1]"],
+            ["[]", "[0]", "[1,1,1]", "[0,0,0,0,1]"],
+        ),
+        (
+            {"contains": {"type": "null"}, "minContains": 2, "items": {"type": ["null", "string"]}},
+            ['[null,"a",null]'],
+            ["[null]"],
+        ),
+        ({"type": "array", "contains": {"const": 1}, "minContains": 0}, ["[]", "[2]"], []),
+        ({"type": "array", "contains": {"const": 1}, "minContains": 0, "maxContains": 0}, ["[]", "[2]"], ["[1]"]),
+    ],
+)
+def test_what_some_item_or_member_has_to_be(schema, inside, outside):
+    test_language(schema, inside, outside)
+
+
+def test_two_conditions_on_undeclared_members_are_refused():
+    schema = {"allOf": [{"not": {"patternProperties": {letter: False}}} for letter in "ab"], "type": "object"}
+    with pytest.raises(UnsupportedSchema, match="several conditions") as caught:
+        lower(json.dumps(schema), OPTIONS)
+    assert caught.value.location.startswith("#/allOf/")
+
+
+def test_the_cases_of_counts_are_limited():
+    with pytest.raises(UnsupportedSchema, match="contains"):
+        lower(json.dumps({"type": "array", "contains": {"const": 1}, "maxContains": 90, "maxItems": 90}), OPTIONS)

@@ -19,6 +19,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Boolean,
     Bound,
     Branch,
+    Count,
     Finite,
     Goal,
     Inexpressible,
@@ -30,6 +31,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Objects,
     Pattern,
     Shape,
+    Some,
     Strings,
     negated,
 )
@@ -42,7 +44,7 @@ def complement(branch: Branch, values: Callable[[Finite], tuple[Json, ...]], loc
         return ()
     match branch:
         case Finite():
-            return tuple(_unlisted(branch.kind, values(branch), location))
+            return tuple(_unlisted(branch, values(branch), location))
         case Numbers():
             return tuple(_other_numbers(branch))
         case Strings():
@@ -50,14 +52,15 @@ def complement(branch: Branch, values: Callable[[Finite], tuple[Json, ...]], loc
         case Arrays():
             return tuple(_other_arrays(branch, location))
         case Objects():
-            return tuple(_other_objects(branch, location))
+            return tuple(_other_objects(branch))
         case Inexpressible():
-            return (branch,)
+            return (branch.other, *(rest for one in branch.given for rest in complement(one, values, location)))
         case Null() | Boolean():
             return ()
 
 
-def _unlisted(kind: str, values: tuple[Json, ...], location: str) -> Iterator[Branch]:
+def _unlisted(branch: Finite, values: tuple[Json, ...], location: str) -> Iterator[Branch]:
+    kind = branch.kind
     if not values:
         yield UNCONSTRAINED[kind]
     elif kind == "boolean":
@@ -76,7 +79,7 @@ def _unlisted(kind: str, values: tuple[Json, ...], location: str) -> Iterator[Br
         if all(identity(value) == (kind, ()) or identity(value) == (kind, frozenset()) for value in values):
             yield Arrays(minimum=1) if kind == "array" else Objects(minimum=1)
         else:
-            yield Inexpressible(kind, "a listed array or object", location)
+            yield Inexpressible(kind, "a listed array or object", location, branch)
 
 
 def _without(pattern: Pattern) -> Pattern:
@@ -110,7 +113,7 @@ def _other_strings(branch: Strings) -> Iterator[Branch]:
 
 def _other_arrays(branch: Arrays, location: str) -> Iterator[Branch]:
     if branch.unique:
-        yield Inexpressible("array", "uniqueItems", location)
+        yield Inexpressible("array", "uniqueItems", location, Arrays(unique=True))
     if branch.minimum:
         yield Arrays(maximum=branch.minimum - 1)
     if branch.maximum is not None:
@@ -120,11 +123,17 @@ def _other_arrays(branch: Arrays, location: str) -> Iterator[Branch]:
             for place in goal:
                 prefix: tuple[Goal, ...] = (*[()] * index, (negated(place),))
                 yield Arrays(minimum=index + 1, layers=(Items(prefix, ()),))
-        if layer.rest:
-            yield Inexpressible("array", "items", location)
+        start = len(layer.prefix)
+        for place in layer.rest:
+            yield Arrays(minimum=start + 1, counts=(Count(negated(place), start),))
+    for count in branch.counts:
+        if count.minimum:
+            yield Arrays(counts=(Count(count.place, count.start, 0, count.minimum - 1),))
+        if count.maximum is not None:
+            yield Arrays(counts=(Count(count.place, count.start, count.maximum + 1),))
 
 
-def _other_objects(branch: Objects, location: str) -> Iterator[Branch]:
+def _other_objects(branch: Objects) -> Iterator[Branch]:
     if branch.minimum:
         yield Objects(maximum=branch.minimum - 1)
     if branch.maximum is not None:
@@ -135,7 +144,23 @@ def _other_objects(branch: Objects, location: str) -> Iterator[Branch]:
         for name, goal in layer.fields.items():
             for place in goal:
                 yield Objects(layers=(Members({name: (negated(place),)}),), required=(name,))
-        if layer.patterns or layer.additional:
-            yield Inexpressible("object", "patternProperties or additionalProperties", location)
-    if branch.naming:
-        yield Inexpressible("object", "propertyNames", location)
+        for pattern, goal in layer.patterns:
+            for place in goal:
+                yield Objects(some=(Some(negated(place), pattern=pattern),))
+        for place in layer.additional:
+            yield Objects(some=(Some(negated(place), layer=layer),))
+    for place in branch.naming:
+        yield Objects(some=(Some(negated(place)),))
+    for some in branch.some:
+        yield _none(some)
+
+
+def _none(some: Some) -> Objects:
+    """Objects without any such member."""
+    goal = (negated(some.place),)
+    if some.pattern:
+        return Objects(layers=(Members({}, (), ((some.pattern, goal),)),))
+    if some.layer is None:
+        return Objects(naming=goal)
+    others = tuple((pattern, ()) for pattern, _ in some.layer.patterns)
+    return Objects(layers=(Members(dict.fromkeys(some.layer.fields, ()), goal, others),))

@@ -23,6 +23,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Arrays,
     Bound,
     Branch,
+    Count,
     Finite,
     Goal,
     Items,
@@ -395,6 +396,25 @@ def max_items(reading: Reading, value: Json, location: str) -> None:
     reading.narrow(Arrays(maximum=_count(value, location)))
 
 
+def contains(reading: Reading, value: Json, location: str) -> None:
+    """At least `minContains` items (1 without it) and at most `maxContains` satisfy the schema."""
+    if reading.document.dialect == "draft-04":
+        reading.pass_over("contains", location)
+        return
+    bounds = [
+        _count(reading.schema[keyword], child(reading.pointer, keyword)) if keyword in reading.schema else default
+        for keyword, default in (("minContains", 1), ("maxContains", None))
+    ]
+    least, most = (1, None) if reading.document.dialect in ("draft-06", "draft-07") else bounds
+    if least or most is not None:
+        reading.narrow(Arrays(counts=(Count(reading.subschema(location), 0, least or 0, most),)))
+
+
+def contains_bound(reading: Reading, value: Json, location: str) -> None:
+    """Read with `contains`; without one, and before draft 2019-09, it says nothing."""
+    _count(value, location)
+
+
 def unique_items(reading: Reading, value: Json, location: str) -> None:
     """No two equal items; where more than one may come, they must be from a list of at most 8 values."""
     if not isinstance(value, bool):
@@ -513,7 +533,7 @@ def one_of(reading: Reading, value: Json, location: str) -> None:
 
 
 def not_(reading: Reading, value: Json, location: str) -> None:
-    """The schema does not hold; it may say nothing of items or members in general, only of those by place and name."""
+    """The schema does not hold; an undeclared member that has to break it comes last, and can only be one."""
     reading.conjuncts.append(negated(reading.subschema(location)))
 
 
@@ -584,6 +604,9 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "additionalItems": additional_items,
     "minItems": min_items,
     "maxItems": max_items,
+    "contains": contains,
+    "minContains": contains_bound,
+    "maxContains": contains_bound,
     "uniqueItems": unique_items,
     "properties": properties,
     "required": required,

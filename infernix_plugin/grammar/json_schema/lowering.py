@@ -35,6 +35,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Arrays,
     Boolean,
     Branch,
+    Count,
     Finite,
     Goal,
     Inexpressible,
@@ -42,12 +43,20 @@ from infernix_plugin.grammar.json_schema.shape import (
     Numbers,
     Objects,
     Shape,
+    Some,
     Strings,
+    join,
+    negated,
     pointer_of,
 )
 from infernix_plugin.grammar.json_schema.strings import intersection, matching, spelling
 from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
 from infernix_plugin.grammar.options import GrammarOptions
+
+MAX_COUNT_STATES = 2048
+"""Most cases of how many items there are and how many of them were counted."""
+_State = tuple[int, tuple[int, ...]]
+"""How many items were written, up to where that matters, and how many each count has found, likewise."""
 
 _FREE = {
     UNCONSTRAINED["object"]: values.OBJECT,
@@ -106,7 +115,12 @@ class Lowering:
     def value(self, goal: Goal) -> Node:
         """The values that satisfy the goal, as a reference or a short literal."""
         shape = self._reducer.shape(goal)
-        return values.VALUE if shape == ANY else alt(*(self._branch(branch, goal) for branch in shape))
+        if shape == ANY:
+            return values.VALUE
+        return alt(*(self._branch(part, goal) for branch in shape for part in self._cases(branch)))
+
+    def _cases(self, branch: Branch) -> Shape:
+        return self._reducer.witnesses(branch) if isinstance(branch, Objects) and branch.some else (branch,)
 
     def _branch(self, branch: Branch, goal: Goal) -> Node:
         match branch:
@@ -174,6 +188,8 @@ class Lowering:
         minimum, maximum = self._counts(branch, goal)
         if branch.unique and maximum not in (0, 1):
             return self._unique_array(name, branch, goal)
+        if branch.counts:
+            return self._containing_array(name, branch, goal)
         positions = branch.positions if maximum is None else min(branch.positions, maximum)
         items = [self.value(branch.item(index)) for index in range(positions)]
         if maximum is None or maximum > positions:
@@ -185,9 +201,56 @@ class Lowering:
         first = self._items(name, items, minimum, (repeated, least, most))
         return braced("[", first, "]", may_be_empty=minimum == 0)
 
+    def _containing_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
+        """Items of which some are counted; a rule says what may follow so many items and so many counted ones."""
+        minimum, maximum = self._counts(branch, goal)
+        end = max(branch.positions, minimum, *(count.start for count in branch.counts)) if maximum is None else maximum
+
+        def complete(state: _State) -> bool:
+            index, found = state
+            return index >= minimum and all(
+                have >= count.minimum for have, count in zip(found, branch.counts, strict=True)
+            )
+
+        def options(state: _State) -> list[tuple[Node, _State]]:
+            index, found = state
+            if index == maximum:
+                return []
+            ways: list[tuple[Goal, tuple[int, ...]]] = [(branch.item(index), ())]
+            for have, count in zip(found, branch.counts, strict=True):
+                ways = [
+                    (join(demand, more), (*counted, after))
+                    for demand, counted in ways
+                    for more, after in _counting(count, have, index)
+                ]
+            after = index + 1 if maximum is not None else min(index + 1, end)
+            items = ((self.value(demand), (after, counted)) for demand, counted in ways)
+            return [(item, following) for item, following in items if item != NEVER]
+
+        start: _State = (0, (0,) * len(branch.counts))
+        first = options(start)
+        pending, seen = [state for _, state in first], set[_State]()
+        while pending:
+            state = pending.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            if len(seen) > MAX_COUNT_STATES:
+                raise UnsupportedSchema(
+                    f"contains and the length of the array need more than {MAX_COUNT_STATES} cases together",
+                    location=pointer_of(goal),
+                    hint="use smaller counts, or leave maxItems out",
+                )
+            following = options(state)
+            pending.extend(state for _, state in following)
+            ways = [seq(COMMA, item, Ref(_state_name(name, after))) for item, after in following]
+            self._define(_state_name(name, state), alt(*([EPSILON] if complete(state) else []), *ways))
+        begun = alt(*(seq(item, Ref(_state_name(name, after))) for item, after in first))
+        return braced("[", begun, "]", may_be_empty=complete(start))
+
     def _unique_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
         """Items without repetition from a list; a rule says what may follow once certain of them were written."""
-        listed = None if branch.positions else self._reducer.listed(branch.item(0))
+        listed = None if branch.positions or branch.counts else self._reducer.listed(branch.item(0))
         spellings: dict[Hashable, list[Node]] = {}
         for value in listed or ():
             spellings.setdefault(identity(value), []).append(values.literal(value))
@@ -245,21 +308,24 @@ class Lowering:
         if branch.minimum > len(required) or branch.maximum is not None:
             self._check_minimum(branch, extra, goal)
             return self._counted_object(name, branch, members, extra)
-        extras = repeat(seq(COMMA, extra))
+        witness = self._undeclared(branch, branch.last) if branch.last else EPSILON
+        extras = _run((extra, witness), 0, None, first=False)
         first = next((index for index, (_, needed) in enumerate(members) if needed), len(members))
         tail = seq(*(self._later(member) for member in members[first + 1 :]), extras)
         if first == len(members):
-            return braced("{", self._heads(name, members, alt(seq(extra, extras)), extras), "}")
+            alone = _run((extra, witness), 1, None, first=True)
+            heads = self._heads(name, members, alone, extras)
+            return braced("{", heads, "}", may_be_empty=branch.last is None)
         needed, _ = members[first]
         if first == 0:
             return braced("{", seq(needed, tail), "}", may_be_empty=False)
         heads = self._heads(name, members[:first], seq(needed, tail), seq(COMMA, needed, tail))
         return braced("{", heads, "}", may_be_empty=False)
 
-    def _undeclared(self, branch: Objects) -> Node:
-        """One member whose name is not declared."""
+    def _undeclared(self, branch: Objects, some: Some | None = None) -> Node:
+        """One member whose name is not declared; with ``some``, one of those."""
         options = []
-        for names, goal in self._reducer.undeclared(branch):
+        for names, goal in self._reducer.undeclared(branch, some):
             value = self.value(goal)
             if value != NEVER:
                 options.append(seq(intersection(names) if names else values.STRING, COLON, value))
@@ -278,6 +344,7 @@ class Lowering:
     def _counted_object(self, name: str, branch: Objects, members: list[tuple[Node, bool]], extra: Node) -> Node:
         """Members in order; a rule says what may follow so many declared members if so many have been written."""
         minimum, maximum = branch.minimum, branch.maximum
+        witness = self._undeclared(branch, branch.last) if branch.last else EPSILON
         if maximum is not None and maximum >= len(members) and extra == NEVER:
             maximum = None
         most = min(len(members), max(minimum, 1) if maximum is None else maximum)
@@ -285,7 +352,7 @@ class Lowering:
         for written in range(most + 1):
             least = max(minimum - written, 0 if written else 1)
             room = None if maximum is None else maximum - written
-            self._define(f"{name}_{len(members)}_{written}", _run(extra, least, room, first=not written))
+            self._define(f"{name}_{len(members)}_{written}", _run((extra, witness), least, room, first=not written))
         for index in range(len(members) - 1, -1, -1):
             node, needed = members[index]
             for written in range(min(index, most) + 1):
@@ -294,7 +361,7 @@ class Lowering:
                 if maximum is None or written < maximum:
                     options.append(seq(COMMA, node, after) if written else seq(node, after))
                 self._define(f"{name}_{index}_{written}", alt(*options))
-        may_be_empty = minimum == 0 and not branch.required
+        may_be_empty = minimum == 0 and not branch.required and branch.last is None
         return braced("{", Ref(f"{name}_0_0"), "}", may_be_empty=may_be_empty)
 
     @staticmethod
@@ -349,10 +416,34 @@ class Lowering:
         return any(branch in _FREE or self._names.get(branch, "value") in alive for branch in shape)
 
 
-def _run(item: Node, least: int, most: int | None, *, first: bool) -> Node:
-    """So many items with commas between; also one before the first of them unless they are the ``first`` at all."""
+def _run(members: tuple[Node, Node], least: int, most: int | None, *, first: bool) -> Node:
+    """So many items with commas between; also one before the first of them unless they are the ``first`` at all.
+
+    With a second node, not the empty one, that is the last of them.
+    """
+    item, last = members
+    if last != EPSILON:
+        if most == 0:
+            return NEVER
+        before = repeat(seq(item, COMMA), max(0, least - 1), None if most is None else most - 1)
+        return seq(before if first else seq(COMMA, before), last)
     if most is not None and most < least:
         return NEVER
     if not first or least == 0:
         return repeat(seq(COMMA, item), least, most)
     return seq(item, repeat(seq(COMMA, item), least - 1, None if most is None else most - 1))
+
+
+def _counting(count: Count, found: int, index: int) -> list[tuple[Goal, int]]:
+    """What the item at ``index`` may be for a count that has found so many: its demands, and how many it is then."""
+    if index < count.start or (count.maximum is None and found >= count.minimum):
+        return [((), found)]
+    inside: list[tuple[Goal, int]] = [((count.place,), found + 1)]
+    if count.maximum is None:
+        return [*inside, ((), found)]  # not counting an item loses nothing where there is no maximum
+    outside: list[tuple[Goal, int]] = [((negated(count.place),), found)]
+    return [*inside, *outside] if found < count.maximum else outside
+
+
+def _state_name(name: str, state: _State) -> str:
+    return "_".join(map(str, [name, state[0], *state[1]]))

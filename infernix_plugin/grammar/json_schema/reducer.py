@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -21,18 +21,22 @@ from infernix_plugin.grammar.json_schema.shape import (
     Arrays,
     Boolean,
     Branch,
+    Count,
     Finite,
     Goal,
     Inexpressible,
+    Members,
     Null,
     Numbers,
     Objects,
     Pattern,
     Shape,
+    Some,
     Strings,
     is_negated,
     join,
     meet,
+    meet_branches,
     negated,
     pointer_of,
     unite,
@@ -44,7 +48,10 @@ MAX_MERGES = 16384
 """Most pairs of branches that one schema's intersections may look at."""
 MAX_NAME_CLASSES = 64
 """Most classes of undeclared names that an object may tell apart."""
+MAX_WITNESSES = 256
+"""Most cases of which member is the one that a negation asks for."""
 _PROOF_DEPTH = 16
+_WITNESS_DEPTH = 12  # members that cannot exist are left out early, not all of them have to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +234,25 @@ class Reducer:
         match branch:
             case Finite():
                 return bool(self.values(branch))
+            case Objects() if branch.some:
+                return self.may_hold(self.witnesses(branch, depth), depth)
             case Objects():
                 goals: Sequence[Goal] = [self.member(branch, name) for name in branch.required]
             case Arrays():
                 goals = [branch.item(index) for index in range(min(branch.minimum, branch.positions + 1))]
+                for count in branch.counts:
+                    if count.minimum and not self._may_contain(branch, count, depth):
+                        return False
             case Strings():
                 return self.may_match(branch)
             case _:
                 return True
         return all(self.may_hold(self.shape(goal), depth) for goal in goals)
+
+    def _may_contain(self, branch: Arrays, count: Count, depth: int) -> bool:
+        last = max(count.start, branch.positions)
+        goals = (join(branch.item(index), (count.place,)) for index in range(count.start, last + 1))
+        return any(self.may_hold(self.shape(goal), depth) for goal in goals)
 
     def may_match(self, branch: Strings) -> bool:
         """``False`` only if it is proven that no string has the length and all the patterns.
@@ -253,8 +270,51 @@ class Reducer:
         """What the value of the member ``name`` must satisfy; nothing does if the name itself is not allowed."""
         return branch.member(name) if self.accepts(branch.naming, name) else (FALSE,)
 
-    def undeclared(self, branch: Objects) -> list[tuple[tuple[Node, ...], Goal]]:
-        """The undeclared names in classes, and what their values must satisfy.
+    def witnesses(self, branch: Objects, depth: int = _WITNESS_DEPTH) -> Shape:
+        """The branch by cases of which members are the ``some``: declared ones, or at most one undeclared, the last.
+
+        An undeclared name may be written twice, and then the last value counts; so the one that is asked for has to
+        be the last. That cannot be said of two.
+
+        Raises:
+            ConstraintTooLarge: more than :data:`MAX_WITNESSES` cases.
+        """
+        found: list[Branch] = []
+        pending = [branch]
+        while pending:
+            current = pending.pop()
+            if not current.some:
+                found.append(current)
+                continue
+            some, *others = current.some
+            rest = replace(current, some=tuple(others))
+            cases = [meet_branches(rest, one) for one in self._declared_witnesses(current, some)]
+            pending.extend(case for case in cases if isinstance(case, Objects))
+            if self._may_be_undeclared(current, some, depth):
+                if current.last:
+                    found.append(
+                        Inexpressible("object", "several conditions on undeclared members", some.place, branch)
+                    )
+                else:
+                    pending.append(replace(rest, last=some))
+            if len(pending) + len(found) > MAX_WITNESSES:
+                raise ConstraintTooLarge(
+                    f"A negation needs more than {MAX_WITNESSES} cases", location=pointer_of((some.place,))
+                )
+        return unite(found)
+
+    def _declared_witnesses(self, branch: Objects, some: Some) -> Iterator[Objects]:
+        for name in filter(some.applies, branch.names):
+            if not some.is_about_names:
+                yield Objects((Members({name: (some.place,)}),), (name,))
+            elif self.accepts((some.place,), name):
+                yield Objects(required=(name,))
+
+    def _may_be_undeclared(self, branch: Objects, some: Some, depth: int) -> bool:
+        return any(self.may_hold(self.shape(goal), depth + 1) for _, goal in self.undeclared(branch, some))
+
+    def undeclared(self, branch: Objects, some: Some | None = None) -> list[tuple[tuple[Node, ...], Goal]]:
+        """The undeclared names in classes, and what their values must satisfy; with ``some``, of such members only.
 
         A class is the intersection of some languages of decoded names. Its names match the same patterns. Classes
         are disjoint, and none is empty.
@@ -262,11 +322,14 @@ class Reducer:
         Raises:
             ConstraintTooLarge: more than :data:`MAX_NAME_CLASSES`, or too large to tell whether they are empty.
         """
-        start = self._naming(branch)
+        about_names = some is not None and some.is_about_names
+        start = self._naming(
+            replace(branch, naming=join(branch.naming, (some.place,))) if some and about_names else branch
+        )
         if branch.names:
             start = (*start, Not(alt(*map(Literal, branch.names))))
         classes: list[tuple[tuple[Pattern, ...], tuple[Node, ...]]] = [((), start)]
-        if branch.naming:
+        if branch.naming or about_names:
             classes = [part for part in classes if not _is_empty(part[1])]
         for pattern in branch.patterns:
             inside = [((*matched, pattern), (*parts, pattern.node)) for matched, parts in classes]
@@ -274,7 +337,13 @@ class Reducer:
             classes = [part for part in inside + outside if not _is_empty(part[1])]
             if len(classes) > MAX_NAME_CLASSES:
                 raise ConstraintTooLarge(f"The patterns of names tell more than {MAX_NAME_CLASSES} classes apart")
-        return [(parts, branch.under(matched)) for matched, parts in classes]
+        if some is None or about_names:
+            return [(parts, branch.under(matched)) for matched, parts in classes]
+        return [
+            (parts, join(branch.under(matched), (some.place,)))
+            for matched, parts in classes
+            if some.applies_under(matched)
+        ]
 
     def _naming(self, branch: Objects) -> tuple[Node, ...]:
         """The languages that every name must be in."""
@@ -318,6 +387,10 @@ class Reducer:
                 return True
         return False
 
+    def _contains(self, value: dict[str, Json], some: Some) -> bool:
+        parts = [name if some.is_about_names else item for name, item in value.items() if some.applies(name)]
+        return any(self.accepts((some.place,), part) for part in parts)
+
     def _matches(self, branch: Strings, value: str) -> bool:
         if branch not in self._matchers:
             self._matchers[branch] = Intersection([language(branch)])
@@ -325,10 +398,10 @@ class Reducer:
 
     def _accepts(self, branch: Branch, value: Json) -> bool:
         match branch:
-            case Inexpressible(kind):
-                if kind_of(value) == kind:
-                    raise refusal(branch)
-                return False
+            case Inexpressible(kind, other=other):
+                if kind_of(value) != kind or self._accepts(other, value):
+                    return False
+                return all(self._accepts(given, value) for given in branch.given)
             case Null():
                 return value is None
             case Boolean():
@@ -345,8 +418,12 @@ class Reducer:
                     return False
                 if branch.unique and len(set(map(identity, value))) < len(value):
                     return False
-                for index, item in enumerate(value):  # noqa: SIM110
+                for index, item in enumerate(value):
                     if not self.accepts(branch.item(index), item):
+                        return False
+                for count in branch.counts:
+                    found = [item for item in value[count.start :] if self.accepts((count.place,), item)]
+                    if not _counted(len(found), count):
                         return False
                 return True
             case Objects():
@@ -354,10 +431,10 @@ class Reducer:
                     return False
                 if not _counted(len(value), branch):
                     return False
-                for name, item in value.items():  # noqa: SIM110
+                for name, item in value.items():
                     if not self.accepts(self.member(branch, name), item):
                         return False
-                return True
+                return all(self._contains(value, some) for some in branch.some)
 
 
 def refusal(branch: Inexpressible) -> UnsupportedSchema:
@@ -384,5 +461,5 @@ def _is_empty(languages: Sequence[Node]) -> bool:
         ) from None
 
 
-def _counted(length: int, bounds: Strings | Arrays | Objects) -> bool:
+def _counted(length: int, bounds: Strings | Arrays | Objects | Count) -> bool:
     return bounds.minimum <= length and (bounds.maximum is None or length <= bounds.maximum)

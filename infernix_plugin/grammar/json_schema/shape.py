@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar
@@ -188,19 +188,39 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """So many of an array's items, those before ``start`` left out, satisfy the schema at ``place``."""
+
+    place: str
+    start: int = 0
+    minimum: int = 1
+    maximum: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """The bounds contradict each other."""
+        return self.maximum is not None and self.minimum > self.maximum
+
+
+@dataclass(frozen=True, slots=True)
 class Arrays:
-    """Arrays by their length and the item schemas that must all hold; without equal items when ``unique``."""
+    """Arrays by their length, the item schemas that must all hold and those that some items satisfy.
+
+    No two items are equal when ``unique``.
+    """
 
     kind: ClassVar[str] = "array"
     minimum: int = 0
     maximum: int | None = None
     layers: tuple[Items, ...] = ()
     unique: bool = False
+    counts: tuple[Count, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """The length bounds contradict each other."""
-        return self.maximum is not None and self.minimum > self.maximum
+        """The bounds of the length or of a count contradict each other."""
+        least = max([self.minimum, *(count.start + count.minimum for count in self.counts if count.minimum)])
+        return (self.maximum is not None and least > self.maximum) or any(count.empty for count in self.counts)
 
     @property
     def positions(self) -> int:
@@ -218,7 +238,18 @@ class Arrays:
             _least(self.maximum, other.maximum),
             tuple(dict.fromkeys(self.layers + other.layers)),
             self.unique or other.unique,
+            _merged(self.counts + other.counts),
         )
+
+
+def _merged(counts: tuple[Count, ...]) -> tuple[Count, ...]:
+    """The counts with those of the same items and the same schema in one."""
+    found: dict[tuple[str, int], Count] = {}
+    for count in counts:
+        known = found.setdefault((count.place, count.start), count)
+        bounds = max(known.minimum, count.minimum), _least(known.maximum, count.maximum)
+        found[count.place, count.start] = Count(count.place, count.start, *bounds)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -241,6 +272,38 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class Some:
+    """At least one member satisfies the schema at ``place`` with its value: one whose name the pattern matches, or one
+    that is additional in the layer. With neither, some name satisfies it."""
+
+    place: str
+    pattern: Pattern | None = None
+    layer: Members | None = None
+
+    @property
+    def is_about_names(self) -> bool:
+        """Whether it is the name that satisfies the schema."""
+        return self.pattern is None and self.layer is None
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The patterns that decide to which names it applies."""
+        layered = self.layer.patterns if self.layer else ()
+        return (*([self.pattern] if self.pattern else []), *(pattern for pattern, _ in layered))
+
+    def applies(self, name: str) -> bool:
+        """Whether a member of this name may be the one."""
+        declared = self.layer is not None and name in self.layer.fields
+        return not declared and self.applies_under([pattern for pattern in self.patterns if name in pattern])
+
+    def applies_under(self, matched: Container[Pattern]) -> bool:
+        """The same for a name that is not declared and matches these patterns but no others."""
+        if self.pattern:
+            return self.pattern in matched
+        return not any(pattern in matched for pattern in self.patterns)
+
+
+@dataclass(frozen=True, slots=True)
 class Objects:
     """Objects by the names they must have, the number of members, and the member schemas that must all hold.
 
@@ -255,6 +318,9 @@ class Objects:
     """What every name must satisfy, as a string."""
     minimum: int = 0
     maximum: int | None = None
+    some: tuple[Some, ...] = ()
+    last: Some | None = None
+    """What the last of the undeclared members has to be. Only there no repetition of its name can take it back."""
 
     @property
     def empty(self) -> bool:
@@ -267,12 +333,19 @@ class Objects:
     @property
     def names(self) -> tuple[str, ...]:
         """Every declared name in declared order, then the required ones that are not declared."""
-        return tuple(dict.fromkeys([*(name for layer in self.layers for name in layer.fields), *self.required]))
+        told_apart = [some.layer for some in self._every_some if some.layer]
+        layers = [*self.layers, *told_apart]
+        return tuple(dict.fromkeys([*(name for layer in layers for name in layer.fields), *self.required]))
+
+    @property
+    def _every_some(self) -> tuple[Some, ...]:
+        return (*self.some, self.last) if self.last else self.some
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
         """The patterns that tell undeclared names apart."""
-        return tuple(dict.fromkeys(pattern for layer in self.layers for pattern, _ in layer.patterns))
+        told_apart = [pattern for some in self._every_some for pattern in some.patterns]
+        return tuple(dict.fromkeys([*(pattern for layer in self.layers for pattern, _ in layer.patterns), *told_apart]))
 
     def member(self, name: str) -> Goal:
         """What the value of the member ``name`` must satisfy."""
@@ -290,6 +363,8 @@ class Objects:
             join(self.naming, other.naming),
             max(self.minimum, other.minimum),
             _least(self.maximum, other.maximum),
+            tuple(dict.fromkeys(self.some + other.some)),
+            self.last or other.last,
         )
 
 
@@ -318,11 +393,16 @@ class Finite:
 
 @dataclass(frozen=True, slots=True)
 class Inexpressible:
-    """Values of one type that no union of branches describes. Refused only if it turns out that they matter."""
+    """The values of one type that are not in the ``other`` branch, but in all the ``given`` ones.
+
+    Values can be looked up in it, but not written from it: it is refused only if it turns out that they would be.
+    """
 
     kind: str
     what: str
     location: str
+    other: Branch
+    given: tuple[Branch, ...] = ()
 
 
 Branch = Inexpressible | Null | Boolean | Numbers | Strings | Arrays | Objects | Finite
@@ -348,14 +428,14 @@ def meet_branches(left: Branch, right: Branch) -> Branch | None:
     if left == UNCONSTRAINED[left.kind]:
         return right
     match left, right:
-        case Inexpressible(), _:
-            return left
-        case _, Inexpressible():
-            return right
         case Finite(kind, listing, given), _:
             return Finite(kind, listing, (*given, right))
         case _, Finite(kind, listing, given):
             return Finite(kind, listing, (*given, left))
+        case Inexpressible() as one, _:
+            return replace(one, given=(*one.given, right))
+        case _, Inexpressible() as other:
+            return replace(other, given=(*other.given, left))
         case Numbers() as one, Numbers() as other:
             return _unless_empty(one.meet(other))
         case Strings() as one, Strings() as other:

@@ -22,9 +22,6 @@ STRUCTURE: Mapping[str, str] = {
 REFUSED: Mapping[str, str] = {
     "unevaluatedProperties": "use additionalProperties in the schema that declares the properties",
     "unevaluatedItems": "use items or maxItems in the schema that declares the prefixItems",
-    "contains": "constrain every item with items or prefixItems",
-    "minContains": "constrain every item with items or prefixItems",
-    "maxContains": "constrain every item with items or prefixItems",
     "$dynamicRef": "use $ref",
     "$dynamicAnchor": "use $ref and $defs",
     "$recursiveRef": "use $ref",
