@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from infernix_plugin.grammar.ir import Literal, Not, alt
 from infernix_plugin.grammar.json_schema.reader import Json, identity
@@ -139,11 +140,11 @@ def _other_objects(branch: Objects) -> Iterator[Branch]:
     if branch.maximum is not None:
         yield Objects(minimum=branch.maximum + 1)
     for name in branch.required:
-        yield Objects(layers=(Members({name: (FALSE,)}),))
+        yield Objects(layers=(_member(name, FALSE),))
     for layer in branch.layers:
         for name, goal in layer.fields.items():
             for place in goal:
-                yield Objects(layers=(Members({name: (negated(place),)}),), required=(name,))
+                yield Objects(layers=(_member(name, negated(place)),), required=(name,))
         for pattern, goal in layer.patterns:
             for place in goal:
                 yield Objects(some=(Some(negated(place), pattern=pattern),))
@@ -153,6 +154,30 @@ def _other_objects(branch: Objects) -> Iterator[Branch]:
         yield Objects(some=(Some(negated(place)),))
     for some in branch.some:
         yield _none(some)
+
+
+@lru_cache(maxsize=4096)
+def _member(name: str, place: str) -> Members:
+    """A demand on one member. The same demand is the same layer, so that what repeats it is seen to."""
+    return Members({name: (place,)})
+
+
+def absorbed(shape: Shape) -> Shape:
+    """The shape without the branches about objects that demand all that another one demands, and more."""
+    kept: list[tuple[frozenset[object], Objects]] = []
+    demands = [(_demands(branch), branch) for branch in shape if isinstance(branch, Objects)]
+    for needed, branch in sorted(demands, key=lambda pair: len(pair[0])):
+        wider = (one for known, one in kept if known <= needed)
+        if not any(one.minimum <= branch.minimum and one.maximum in (None, branch.maximum) for one in wider):
+            kept.append((needed, branch))
+    left = {id(branch) for _, branch in kept}
+    return tuple(branch for branch in shape if not isinstance(branch, Objects) or id(branch) in left)
+
+
+def _demands(branch: Objects) -> frozenset[object]:
+    required = [("required", name) for name in branch.required]
+    naming = [("naming", place) for place in branch.naming]
+    return frozenset([*branch.layers, *branch.some, *required, *naming])
 
 
 def _none(some: Some) -> Objects:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
-from infernix_plugin.grammar.json_schema.complement import complement
+from infernix_plugin.grammar.json_schema.complement import absorbed, complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
 from infernix_plugin.grammar.json_schema.reader import Document, Json, identity, kind_of
@@ -188,7 +188,7 @@ class Reducer:
             left: Shape = (whole,)
             for branch in shape:
                 if branch.kind == kind:
-                    left = self._meet(left, complement(branch, self.values, place), place)
+                    left = absorbed(self._meet(left, complement(branch, self.values, place), place))
             found.extend(left)
         return tuple(found)
 
@@ -196,6 +196,7 @@ class Reducer:
         shape = self._meet(shape, option.shape, location)
         for place in option.goal:
             shape = self._meet(shape, self._shapes[place], place)
+            shape = absorbed(shape) if is_negated(place) else shape
         return shape
 
     def _meet(self, left: Shape, right: Shape, location: str) -> Shape:
