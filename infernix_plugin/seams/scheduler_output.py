@@ -1,4 +1,4 @@
-"""The scheduler's outputs: add our record to the last output of every constrained request."""
+"""The scheduler's outputs: end requests whose rows failed, and add our record to the last output of a request."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from infernix_plugin.seams.seam import Seam
 
 
 def _replace(original: Any) -> Any:
+    from infernix_plugin.logits_processors.row_failure import failures_of
     from infernix_plugin.structured_output.record import attach, error_record
 
     def watched(scheduler: Any, scheduler_output: Any) -> Iterator[Any]:
@@ -31,13 +32,21 @@ def _replace(original: Any) -> Any:
         constrained = {
             request.request_id: request.structured_output_request for request in watched(self, scheduler_output)
         }
+        failures = self.structured_output_manager.failures
+        failures.begin(failures_of(model_runner_output))
         outputs_of_clients = original(self, scheduler_output, model_runner_output)
-        if constrained:
+        if constrained or failures.errors:
             for outputs in outputs_of_clients.values():
                 for output in outputs.outputs:
-                    if output.finish_reason is not None and output.request_id in constrained:
+                    if output.finish_reason is None:
+                        continue
+                    if output.request_id in constrained:
                         record = record_of(constrained[output.request_id])
-                        output.kv_transfer_params = attach(output.kv_transfer_params, record)
+                    elif output.request_id in failures.errors:
+                        record = {"error": error_record(failures.errors[output.request_id])}
+                    else:
+                        continue
+                    output.kv_transfer_params = attach(output.kv_transfer_params, record)
         return outputs_of_clients
 
     return update_from_output
@@ -46,7 +55,7 @@ def _replace(original: Any) -> Any:
 SEAM = Seam(
     module="vllm.v1.core.sched.scheduler",
     attribute="Scheduler.update_from_output",
-    reason="An engine core output has no field for why a request failed; the record rides in kv_transfer_params.",
+    reason="Neither side's outputs have a field for why a request failed; ours rides in kv_transfer_params.",
     replace=_replace,
     parameters=("self", "scheduler_output", "model_runner_output"),
 )

@@ -20,7 +20,7 @@ a draft that stays *because of its value* is no longer drawn from its q.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -69,10 +69,10 @@ class ProposalLedger:
         for row, request_id in enumerate(request_ids):
             self._entries[request_id] = None if proposal is None else (proposal, row)
 
-    def forget(self, request_ids: Iterable[str]) -> None:
-        """Drop what is known of requests that are gone."""
-        for request_id in request_ids:
-            self._entries.pop(request_id, None)
+    def retain(self, request_ids: Container[str]) -> None:
+        """Drop what is known of all other requests; their tensors are as large as the vocabulary."""
+        for request_id in [known for known in self._entries if known not in request_ids]:
+            del self._entries[request_id]
 
     def step(self, request_ids: Sequence[str], counts: Sequence[int], one_hot: Mapping[str, int]) -> StepProposal:
         """Line up q with the drafts of a step.

@@ -38,6 +38,7 @@ class ConstrainedRequest:
         self._prepared = prepared
         self._allowed = allowed
         self._committed = 0
+        self._before_dead_end: Sequence[int] | None = None
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
         """Write the masks of the frontier and after each draft; the session is unchanged afterwards.
@@ -58,11 +59,20 @@ class ConstrainedRequest:
             for position, state in enumerate(states):
                 if state is MaskState.READY:
                     states[position] = _withhold(rows[position], self._allowed)
+        dead = MaskState.DEAD_END in states
+        self._before_dead_end = known[: states.index(MaskState.DEAD_END)] if dead else None
         return states
 
     def accept(self, tokens: Sequence[int]) -> bool:
-        """Commit all of ``tokens``, or none: then ``failure`` says why and the request must end."""
+        """Commit all of ``tokens``, or none: then ``failure`` says why and the request must end.
+
+        A dead end of the latest :meth:`fill` counts only if ``tokens`` reach it.
+        """
         if self.failure is not None:
+            return False
+        before, self._before_dead_end = self._before_dead_end, None
+        if before is not None and len(tokens) > len(before) and list(tokens[: len(before)]) == list(before):
+            self.failure = self._explain_dead_end(self._committed + len(before))
             return False
         accepted = self.session.preview(tokens)
         if accepted == len(tokens):
@@ -98,11 +108,16 @@ class ConstrainedRequest:
         position = self._committed + len(legal)
         rows = np.zeros((len(legal) + 1, self._prepared.compiled.domain.mask_words), dtype=np.int32)
         if self.fill(legal, rows)[-1] is MaskState.DEAD_END:
-            return ConstraintDeadEnd(
-                f"After {position} output tokens, no token of the model's vocabulary continues the constrained output.",
-                hint="The constraint needs text that this vocabulary cannot write from here; allow another spelling.",
-            )
+            return self._explain_dead_end(position)
         return InfernixError(f"The sampler returned a token outside the mask at output position {position}.")
+
+    def _explain_dead_end(self, position: int) -> InfernixError:
+        if self.session.engine_error is not None:
+            return self.session.engine_error
+        return ConstraintDeadEnd(
+            f"After {position} output tokens, no token of the model's vocabulary continues the constrained output.",
+            hint="The constraint needs text that this vocabulary cannot write from here; allow another spelling.",
+        )
 
 
 def _withhold(row: Rows, allowed: Rows) -> MaskState:

@@ -16,6 +16,7 @@ from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
+from infernix_plugin.structured_output.failures import StepFailures
 from infernix_plugin.structured_output.translation import asked_of, kind_of
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._max_drafts = int(vllm_config.num_speculative_tokens)
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
+        self.failures = StepFailures()
         logger.info(
             "infernix-plugin is active in the engine core (vLLM %s, %d draft tokens)",
             installed_version(),
@@ -87,12 +89,18 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
 
     def accept_tokens(self, request: Any, new_token_ids: list[int]) -> bool:
         """Commit what was sampled. False ends this request alone, and then none of the tokens is published."""
-        if not request.use_structured_output or not new_token_ids:
+        if not new_token_ids:
             return True
-        constrained: ConstrainedRequest = request.structured_output_request.grammar
-        if constrained.accept(new_token_ids):
+        failure: BaseException | None = self.failures.refuse(request, len(new_token_ids))
+        if request.use_structured_output:
+            constrained: ConstrainedRequest = request.structured_output_request.grammar
+            if failure is not None:
+                constrained.failure = failure
+            elif not constrained.accept(new_token_ids):
+                failure = constrained.failure
+        if failure is None:
             return True
-        logger.warning("Request %s ends: %s", request.request_id, constrained.failure)
+        logger.warning("Request %s ends: %s", request.request_id, failure)
         new_token_ids.clear()
         return False
 
