@@ -174,7 +174,7 @@ class StepProposal:
 
         Args:
             target: float[M, V], p where the draft of each of ``rows`` was verified.
-            rows: int64[M], distinct flat draft numbers. Rows of unknown drafts stay p.
+            rows: int64[M], distinct flat draft numbers. Rows of unknown drafts and of none stay p.
             drafts: int64[N], all drafts of the step.
         """
         ids = drafts[rows]
@@ -183,7 +183,7 @@ class StepProposal:
         for group in self.groups:
             place = torch.full((len(self.known),), -1)
             place[rows] = torch.arange(len(rows))
-            mine = place[group.flat] >= 0
+            mine = (place[group.flat] >= 0) & (drafts[group.flat] >= 0)
             into = place[group.flat[mine]]
             if not len(into):
                 continue
