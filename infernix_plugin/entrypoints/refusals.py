@@ -42,8 +42,10 @@ def refusal(error: ConstraintError, field: str) -> VLLMValidationError:
 
 def failure(error: InfernixError) -> VLLMError:
     """Return what a client sees when a running constrained request fails in the engine core."""
-    if isinstance(error, ConstraintDeadEnd | NonFiniteLogits):
-        failed: VLLMError = ConstraintFailed(_message(error), parameter=error.location)
+    if isinstance(error, NonFiniteLogits):  # the model's or the server's fault, whatever the constraint
+        failed: VLLMError = GracefulHTTPError(_message(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+    elif isinstance(error, ConstraintDeadEnd):
+        failed = ConstraintFailed(_message(error), parameter=error.location)
     elif isinstance(error, ConstraintError):
         failed = ConstraintRefused(_message(error), parameter=error.location)
     else:

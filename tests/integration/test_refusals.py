@@ -40,7 +40,7 @@ def test_without_a_location_the_field_is_the_param():
     ("error", "status"),
     [
         (errors.ConstraintDeadEnd("x", hint="y"), 422),
-        (errors.NonFiniteLogits("x"), 422),
+        (errors.NonFiniteLogits("x"), 500),
         (errors.InvalidRegex("x", location="offset 3"), 400),
         (errors.InfernixError("x"), 500),
     ],
