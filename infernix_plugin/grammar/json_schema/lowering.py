@@ -159,7 +159,7 @@ class Lowering:
             stepped = multiples.stepped(branch, self._options.max_number_digits)
             if stepped is None:
                 raise UnsupportedSchema(
-                    "Multiples of this number need too large a grammar",
+                    "multipleOf of this number needs too large a grammar",
                     location=pointer_of(goal),
                     hint="set minimum and maximum so that at most a thousand are left, or list the values as enum",
                 )
