@@ -4,17 +4,26 @@ import pytest
 
 from tests.json_schema_suite import report
 from tests.json_schema_suite.cases import Case, Group, Number, files
-from tests.json_schema_suite.judge import INVALID_ACCEPTED, VALID_REFUSED, all_verdicts, judge, verdicts
+from tests.json_schema_suite.judge import (
+    INVALID_ACCEPTED,
+    LENIENT,
+    STRICT,
+    VALID_REFUSED,
+    all_verdicts,
+    judge,
+    verdicts,
+)
 
 REGENERATE = "if that is what should be, run scripts/json_schema_suite.py"
 SECTIONS = {part.partition("\n")[0]: part for part in report.EXPECTED.read_text(encoding="utf-8").split("\n== ")[1:]}
 
 
+@pytest.mark.parametrize("compiler", [STRICT, LENIENT], ids=["strict", "unknown-keywords-ignored"])
 @pytest.mark.parametrize("file", files())
-def test_never_wrong(file):
+def test_never_wrong(file, compiler):
     wrong = [
         (verdict.group.description, verdict.group.cases[index].description, text)
-        for verdict in verdicts(file)
+        for verdict in verdicts(file, compiler)
         for index, text in verdict.exceptions.items()
         if text in (INVALID_ACCEPTED, VALID_REFUSED)
     ]
