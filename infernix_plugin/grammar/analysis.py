@@ -7,7 +7,7 @@ within a group of mutually recursive rules, where the fix-point may take several
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from infernix_plugin.grammar.ir import (
@@ -70,6 +70,9 @@ class SharedFold(Generic[Value]):
 
     def __call__(self, root: Node) -> Value:
         """The value of ``root``."""
+        entry = self._known.get(id(root))
+        if entry is not None and entry[0] is root:
+            return entry[2]
         found: dict[int, tuple[Node, int, Value]] = {}
         order: list[tuple[Node, tuple[Node, ...]]] = []
         pending = [root]
@@ -114,41 +117,78 @@ def _own_weight(node: Node) -> int:
     return 1 + len(node.ranges) if isinstance(node, CharSet) else 1
 
 
-def outside_lexemes(node: Node) -> Iterator[Node]:
-    """Like :func:`~infernix_plugin.grammar.ir.walk`, but lexemes are leaves: there is no reference or token in them."""
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        yield current
-        if not isinstance(current, Lexeme):
-            pending.extend(children(current))
+class Outline(NamedTuple):
+    """What a rule's body shows outside its lexemes."""
+
+    leaves: tuple[Node, ...]
+    """The nodes without children, last to first; lexemes are such: there is no reference or token in them."""
+    references: tuple[str, ...]
+    """The names of the rules among them, with repetitions."""
+    intersects: bool
+    """Whether there is an :class:`And` or a :class:`Not`."""
+    outer: int
+    """The number of nodes; those inside lexemes do not count, the lexemes themselves neither."""
 
 
-def leaves(node: Node) -> list[Node]:
-    """The nodes without children below and including ``node``; lexemes are such, as in :func:`outside_lexemes`."""
+def outline(node: Node) -> Outline:
+    """The outline of ``node``. Every step of a compilation asks for it, so those of the latest bodies are kept."""
+    known = _outlines.get(id(node))
+    if known is not None and known[0] is node:
+        return known[1]
+    found = _outline(node)
+    if len(_outlines) >= _MAX_OUTLINES:
+        _outlines.clear()
+    if len(found.leaves) <= _MAX_OUTLINE_LEAVES:
+        _outlines[id(node)] = node, found  # it holds the node, so its identity is not reused
+    return found
+
+
+_MAX_OUTLINES = 1 << 11
+_MAX_OUTLINE_LEAVES = 1 << 8
+_outlines: dict[int, tuple[Node, Outline]] = {}
+"""By identity; every single operation on it is atomic, and a lost entry is only worked out again."""
+
+
+def _outline(node: Node) -> Outline:
     found: list[Node] = []
+    intersects = False
+    outer = 0
     pending = [node]
     while pending:
         current = pending.pop()
+        outer += not isinstance(current, Lexeme)
         below = () if isinstance(current, _LEAVES) else children(current)
+        intersects = intersects or isinstance(current, _OPERATORS)
         if below:
             pending.extend(below)
         else:
             found.append(current)
-    return found
+    return Outline(tuple(found), tuple([leaf.name for leaf in found if isinstance(leaf, Ref)]), intersects, outer)
 
 
 _LEAVES = (Ref, Literal, Lexeme)
+_OPERATORS = (And, Not)
 
 
-def references(node: Node) -> Iterator[str]:
+def leaves(node: Node) -> tuple[Node, ...]:
+    """The nodes without children below and including ``node``; lexemes are such."""
+    return outline(node).leaves
+
+
+def references(node: Node) -> tuple[str, ...]:
     """The names of the rules ``node`` refers to, with repetitions."""
-    return (leaf.name for leaf in leaves(node) if isinstance(leaf, Ref))
+    return outline(node).references
 
 
 def size(grammar: Grammar) -> int:
     """The number of nodes of all rules."""
-    return sum(1 for body in grammar.rules.values() for _ in walk(body))
+    return sum(map(nodes, grammar.rules.values()))
+
+
+def nodes(node: Node) -> int:
+    """The number of nodes of one rule's body, those inside its lexemes included."""
+    found = outline(node)
+    return found.outer + sum(_inside(leaf).nodes for leaf in found.leaves if isinstance(leaf, Lexeme))
 
 
 def undefined(grammar: Grammar) -> dict[str, str]:
@@ -229,10 +269,9 @@ def reference_depth(rules: Mapping[str, Node]) -> int:
     return max(depths.values(), default=0)
 
 
-def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, list[Node], set[str]], bool]) -> set[str]:
-    """The rules for which a monotone property can be derived; ``holds`` gets a body, its leaves, and what is proven."""
-    ends = {name: leaves(body) for name, body in rules.items()}
-    uses = {name: dict.fromkeys(leaf.name for leaf in below if isinstance(leaf, Ref)) for name, below in ends.items()}
+def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]], bool]) -> set[str]:
+    """The rules for which a monotone property can be derived; ``holds`` gets a body and what is proven."""
+    uses = {name: dict.fromkeys(references(body)) for name, body in rules.items()}
     users: dict[str, set[str]] = {name: set() for name in rules}
     for name, used_rules in uses.items():
         for used in used_rules:
@@ -242,7 +281,7 @@ def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, list[Node]
         members = set(group)
         waiting = members
         while waiting:
-            found = {name for name in waiting if holds(rules[name], ends[name], proven)}
+            found = {name for name in waiting if holds(rules[name], proven)}
             proven |= found
             waiting = {user for name in found for user in users[name] if user in members} - proven
     return proven
@@ -269,7 +308,7 @@ def productive(grammar: Grammar) -> set[str]:
             case _:
                 return True
 
-    def holds(node: Node, below: list[Node], proven: set[str]) -> bool:
+    def holds(node: Node, proven: set[str]) -> bool:
         def combine(part: Node, below: list[bool]) -> bool:
             match part:
                 case Alt():
@@ -282,14 +321,14 @@ def productive(grammar: Grammar) -> set[str]:
                     return all(below) if below else is_sound(part, proven)
 
         # Nearly always nothing at all is empty, and there is nothing to be worked out.
-        return all(is_sound(leaf, proven) for leaf in below) or fold(node, combine, Lexeme)
+        return all(is_sound(leaf, proven) for leaf in leaves(node)) or fold(node, combine, Lexeme)
 
     return _least_fixpoint(grammar.rules, holds)
 
 
 def nullable_rules(grammar: Grammar) -> set[str]:
     """The rules that match the empty string."""
-    return _least_fixpoint(grammar.rules, lambda body, _, proven: nullable(body, proven))
+    return _least_fixpoint(grammar.rules, nullable)
 
 
 def nullable(node: Node, rules: Iterable[str] = ()) -> bool:
@@ -344,38 +383,38 @@ def _regular_with(node: Node, regular: set[str]) -> bool:
 def has_intersections(grammar: Grammar) -> bool:
     """Whether an :class:`And` or a :class:`Not` occurs in any rule."""
     return any(
-        _inside(part).intersects if isinstance(part, Lexeme) else isinstance(part, And | Not)
+        outline(body).intersects
+        or any(_inside(leaf).intersects for leaf in outline(body).leaves if isinstance(leaf, Lexeme))
         for body in grammar.rules.values()
-        for part in outside_lexemes(body)
     )
 
 
 class _Inside(NamedTuple):
     """What is asked about lexemes: they are large, few, and many of them the same in every grammar."""
 
+    nodes: int
     nullable: bool
     productive: bool
     intersects: bool = False
 
 
 def _combine_inside(part: Node, below: list[_Inside]) -> _Inside:
+    nodes = 1 + sum([facts.nodes for facts in below])
     intersects = any(facts.intersects for facts in below)
     match part:
         case Literal(text):
-            return _Inside(not text, True)
+            return _Inside(1, not text, True)
         case CharSet(ranges):
-            return _Inside(False, bool(ranges))
+            return _Inside(1, False, bool(ranges))
         case Alt():
-            return _Inside(any(facts.nullable for facts in below), any(facts.productive for facts in below), intersects)
+            nullable, productive = any(facts.nullable for facts in below), any(facts.productive for facts in below)
+            return _Inside(nodes, nullable, productive, intersects)
         case Repeat(_, minimum, _):
-            return _Inside(minimum == 0 or below[0].nullable, minimum == 0 or below[0].productive, intersects)
+            return _Inside(nodes, minimum == 0 or below[0].nullable, minimum == 0 or below[0].productive, intersects)
         case Not():
-            return _Inside(not below[0].nullable, True, True)
-    return _Inside(
-        all(facts.nullable for facts in below),
-        all(facts.productive for facts in below),
-        intersects or isinstance(part, And),
-    )
+            return _Inside(nodes, not below[0].nullable, True, True)
+    nullable, productive = all(facts.nullable for facts in below), all(facts.productive for facts in below)
+    return _Inside(nodes, nullable, productive, intersects or isinstance(part, And))
 
 
 _inside = SharedFold(_combine_inside)

@@ -7,8 +7,10 @@ Nodes are immutable values with structural equality, so equal sub-languages can 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 MAX_SCALAR = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
@@ -160,7 +162,7 @@ def seq(*items: Node) -> Node:
     flat: list[Node] = []
     for item in items:
         for part in item.items if isinstance(item, Seq) else (item,):
-            if part == NEVER:
+            if isinstance(part, Alt) and not part.options:
                 return NEVER
             if isinstance(part, Literal):
                 if not part.text:
@@ -200,17 +202,17 @@ def optional(item: Node) -> Node:
     return repeat(item, 0, 1)
 
 
+_CHILDREN: dict[type[Node], Callable[[Any], tuple[Node, ...]]] = {
+    **dict.fromkeys((Literal, CharSet, TokenSet, Ref), lambda _: ()),
+    **dict.fromkeys((Seq, And), attrgetter("items")),
+    **dict.fromkeys((Repeat, Not, Lexeme), lambda node: (node.item,)),
+    Alt: attrgetter("options"),
+}
+
+
 def children(node: Node) -> tuple[Node, ...]:
     """The direct sub-nodes of ``node``."""
-    match node:
-        case Seq(items) | And(items):
-            return items
-        case Alt(options):
-            return options
-        case Repeat(item) | Not(item) | Lexeme(item):
-            return (item,)
-        case _:
-            return ()
+    return _CHILDREN[type(node)](node)
 
 
 def walk(node: Node) -> Iterator[Node]:

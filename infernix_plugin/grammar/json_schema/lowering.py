@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Hashable
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar.analysis import nodes
 from infernix_plugin.grammar.ir import (
     EPSILON,
     NEVER,
@@ -23,7 +24,6 @@ from infernix_plugin.grammar.ir import (
     optional,
     repeat,
     seq,
-    walk,
 )
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
@@ -102,7 +102,7 @@ class Lowering:
         return pruned(grammar, alive)
 
     def _define(self, name: str, body: Node) -> None:
-        self._spend(sum(1 for _ in walk(body)))
+        self._spend(nodes(body))
         self._rules[name] = body
 
     def _spend(self, nodes: int) -> None:

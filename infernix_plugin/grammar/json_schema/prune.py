@@ -5,9 +5,10 @@ A lexeme counts as one leaf here: it holds no references, and lowering leaves no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Lexeme, Node, Ref, Repeat, Seq, alt, children, repeat, seq
+from infernix_plugin.grammar.analysis import references
+from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Node, Ref, Repeat, Seq, alt, repeat, seq
 
 
 def productive_rules(rules: Mapping[str, Node]) -> set[str]:
@@ -50,19 +51,9 @@ def pruned(grammar: Grammar, productive: set[str]) -> Grammar:
         if name in kept:
             continue
         body = grammar.rules[name]
-        kept[name] = body if productive.issuperset(_references(body)) else _without(body, productive)
-        pending.extend(reversed(list(_references(kept[name]))))
+        kept[name] = body if productive.issuperset(references(body)) else _without(body, productive)
+        pending.extend(reversed(references(kept[name])))
     return Grammar(kept, grammar.root)
-
-
-def _references(node: Node) -> Iterator[str]:
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, Ref):
-            yield current.name
-        elif not isinstance(current, Lexeme):
-            pending.extend(children(current))
 
 
 def _without(node: Node, productive: set[str]) -> Node:

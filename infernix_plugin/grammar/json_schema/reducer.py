@@ -393,6 +393,8 @@ class Reducer:
         return any(self.accepts((some.place,), part) for part in parts)
 
     def _matches(self, branch: Strings, value: str) -> bool:
+        if not branch.patterns and value.isascii():
+            return _counted(len(value), branch)
         if branch not in self._matchers:
             self._matchers[branch] = Intersection([language(branch)])
         return value in self._matchers[branch]

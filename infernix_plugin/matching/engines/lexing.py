@@ -252,7 +252,7 @@ class _Joints:
     def _new_leaf(self, node: Node) -> _Span:
         match node:
             case Literal(text):
-                return self._sequence([self._one(_piece_symbol(piece)) for piece in literal_pieces(text)])
+                return self._sequence([self._one(symbol) for symbol in _literal_symbols(text)])
             case Lexeme(item):
                 one = self._one(*_symbols(item))
                 return _Span(one.first, one.last, nullable(node))
@@ -300,6 +300,11 @@ def _bits(numbers: int) -> Iterator[int]:
         lowest = numbers & -numbers
         yield lowest.bit_length() - 1
         numbers ^= lowest
+
+
+@lru_cache(maxsize=1 << 12)
+def _literal_symbols(text: str) -> tuple[_Symbol, ...]:
+    return tuple(map(_piece_symbol, literal_pieces(text)))
 
 
 def _piece_symbol(piece: str) -> _Symbol:

@@ -16,7 +16,8 @@ from infernix_plugin.grammar.analysis import (
     dependency_order,
     fold,
     has_intersections,
-    outside_lexemes,
+    leaves,
+    outline,
     reachable,
     references,
     regular_rules,
@@ -104,12 +105,12 @@ def _size(grammar: Grammar) -> int:
 
 
 def _has_lexemes(grammar: Grammar) -> bool:
-    return any(isinstance(part, Lexeme) for body in grammar.rules.values() for part in outside_lexemes(body))
+    return any(isinstance(leaf, Lexeme) for body in grammar.rules.values() for leaf in leaves(body))
 
 
 def _has_bare_characters(node: Node) -> bool:
     """Whether a character set, an intersection or a negation stands outside every lexeme."""
-    return any(isinstance(part, CharSet | And | Not) for part in outside_lexemes(node))
+    return outline(node).intersects or any(isinstance(leaf, CharSet) for leaf in leaves(node))
 
 
 def _written_out(grammar: Grammar) -> Node | None:
