@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from infernix_plugin.entrypoints.check.source import Kind
 from infernix_plugin.errors import InfernixError
 from infernix_plugin.seams.cpu_faults import install_import_repairs
 
@@ -23,15 +25,26 @@ app = typer.Typer(
 Directory = Annotated[Path, typer.Argument(help="Directory to write the checkpoint into; made if it is missing.")]
 
 
+class Draft(StrEnum):
+    """Kinds of draft checkpoints."""
+
+    DFLASH = "dflash"
+    DFLASH2 = "dflash2"
+
+
 @app.command("make-tiny-model")
 def make_tiny_model(
     directory: Directory,
     seed: Annotated[int, typer.Option(help="Seed of the weights; the same seed gives the same bytes.")] = 0,
+    draft: Annotated[Draft | None, typer.Option(help="Write a draft for the tiny model instead.")] = None,
 ) -> None:
     """Write a tiny Qwen3.5 checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
-    from infernix_plugin.model_executor.tiny import make_tiny_model as make
+    from infernix_plugin.model_executor import tiny
 
-    make(directory, seed=seed, report=_report)
+    if draft is None:
+        tiny.make_tiny_model(directory, seed=seed, report=_report)
+    else:
+        tiny.make_tiny_draft(directory, draft.value, seed=seed, report=_report)
 
 
 @app.command("get-demo-model")
@@ -52,6 +65,32 @@ def demo(
     from infernix_plugin.entrypoints.demo import DemoOptions, run
 
     raise typer.Exit(run(DemoOptions(keep=keep, tiny_only=tiny, port=port)))
+
+
+@app.command()
+def check(
+    source: Annotated[str, typer.Argument(help="File with the constraint; - reads standard input.")],
+    kind: Annotated[
+        Kind | None, typer.Option(help="By default what the suffix says: .json, .gbnf, .lark, .regex.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Checkpoint directory; a tiny vocabulary by default."),
+    ] = None,
+    instance: Annotated[str | None, typer.Option(help="File with an output to try; - reads standard input.")] = None,
+    show_grammar: Annotated[
+        bool, typer.Option("--show-grammar", help="Print the grammar that the engine runs.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say whether a constraint is supported, what it costs, and where an output is refused.
+
+    Exit code 0: fine, 1: something is refused, 2: wrong usage.
+    """
+    from infernix_plugin.entrypoints.check.check import CheckOptions
+    from infernix_plugin.entrypoints.check.run import run
+
+    raise typer.Exit(run(CheckOptions(source, kind, tokenizer, instance, show_grammar), as_json=as_json))
 
 
 @app.command()

@@ -17,6 +17,7 @@ class CompiledGrammar:
         domain: the vocabulary.
         first_row: the mask before the first token, int32 ``[mask_words]``, read-only; never empty.
         memory_bytes: approximate size, as counted against the cache budget.
+        engine: the package that runs it, ``llguidance`` or ``xgrammar``.
     """
 
     def __init__(self, domain: TokenDomain, grammar: EngineGrammar) -> None:
@@ -27,6 +28,7 @@ class CompiledGrammar:
             ConstraintTooLarge: the engine gave up on the first mask.
         """
         self.domain = domain
+        self.engine: str = grammar.engine
         self._grammar = grammar
         matcher = grammar.matcher()
         row = np.zeros(domain.mask_words, dtype=np.int32)
@@ -47,6 +49,10 @@ class CompiledGrammar:
             InvalidContinuation: no member of the language starts with ``prefix``.
         """
         return Session(self, prefix)
+
+    def grammar_text(self) -> str:
+        """The grammar in the notation of :attr:`engine`, for people to read."""
+        return self._grammar.text()
 
     def new_matcher(self) -> Matcher:
         """A new engine matcher at the start of the language."""

@@ -52,6 +52,13 @@ class EngineGrammar(Protocol):
     def memory_bytes(self) -> int:
         """Approximate size in bytes."""
 
+    @property
+    def engine(self) -> str:
+        """The name of the engine's package."""
+
+    def text(self) -> str:
+        """The grammar as the engine runs it, in the engine's own notation."""
+
     def matcher(self) -> Matcher:
         """A new matcher at the start of the language."""
 

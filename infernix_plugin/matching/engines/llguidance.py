@@ -106,6 +106,8 @@ def _piece(domain: TokenDomain, token: int) -> bytes:
 
 
 class _Compiled:
+    engine = "llguidance"
+
     def __init__(self, vocabulary: Any, text: str, domain: TokenDomain) -> None:
         self.memory_bytes = len(text) * _BYTES_PER_CHARACTER
         self.words = (vocabulary.vocab_size + 31) // 32
@@ -114,6 +116,9 @@ class _Compiled:
         self._text = text
         self._lock = threading.Lock()
         self.start = self._parsed()
+
+    def text(self) -> str:
+        return self._text
 
     def matcher(self) -> Matcher:
         return _Matcher(self)

@@ -93,9 +93,14 @@ def _built(vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -
 
 
 class _Compiled:
+    engine = "xgrammar"
+
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
         self.memory_bytes: int = compiled.memory_size_bytes
+
+    def text(self) -> str:
+        return str(self._compiled.grammar)
 
     def matcher(self) -> Matcher:
         import xgrammar

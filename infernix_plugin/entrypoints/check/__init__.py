@@ -1,0 +1,1 @@
+"""``infernix check``: is a constraint supported, what does it cost, and where is an output refused."""

@@ -1,0 +1,81 @@
+"""Check a constraint, and an instance against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from infernix_plugin import settings
+from infernix_plugin.entrypoints.check.instance import legal_tokens, refusal_of
+from infernix_plugin.entrypoints.check.report import InstanceReport, Report, problem_of
+from infernix_plugin.entrypoints.check.source import Kind, kind_of, read_bytes, read_constraint
+from infernix_plugin.entrypoints.check.validity import schema_valid
+from infernix_plugin.entrypoints.check.vocabulary import Vocabulary, load_vocabulary
+from infernix_plugin.errors import ConstraintError
+from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.matching import ConstraintCompiler, TokenDomain
+from infernix_plugin.matching.compiled import CompiledGrammar
+from infernix_plugin.matching.compiler import Preparation
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """The arguments of ``infernix check``; ``-`` is standard input."""
+
+    source: str
+    kind: Kind | None = None
+    tokenizer: Path | None = None
+    instance: str | None = None
+    show_grammar: bool = False
+
+
+def check(options: CheckOptions) -> Report:
+    """Compile the constraint and walk the instance.
+
+    Raises:
+        typer.BadParameter: something cannot be read.
+    """
+    kind = kind_of(options.source, options.kind)
+    instance = None if options.instance is None else read_bytes(options.instance)
+    vocabulary = load_vocabulary(options.tokenizer)
+    domain = vocabulary.domain
+    report = Report(kind.value, vocabulary.name, domain.vocab_size, supported=True)
+    try:
+        constraint = read_constraint(options.source, kind)
+        prepared = _prepare(domain, constraint)
+    except ConstraintError as error:
+        return replace(report, supported=False, error=problem_of(error))
+    compiled = prepared.compiled
+    return replace(
+        report,
+        engine=compiled.engine,
+        compile_seconds=prepared.seconds,
+        memory_bytes=compiled.memory_bytes,
+        first_tokens=len(legal_tokens(compiled.first_row, domain)),
+        may_be_empty=compiled.session().complete,
+        grammar=compiled.grammar_text() if options.show_grammar else None,
+        instance=None if instance is None else _instance(compiled, vocabulary, constraint, instance),
+    )
+
+
+def _prepare(domain: TokenDomain, constraint: OutputConstraint) -> Preparation:
+    """Compile twice, without a cache: the first time also pays for loading the engine and indexing the vocabulary."""
+    compiler = ConstraintCompiler(domain, options=settings.current().grammar_options(), cache_bytes=0)
+    compiler.compile(constraint)
+    return compiler.prepare(constraint)
+
+
+def _instance(
+    compiled: CompiledGrammar, vocabulary: Vocabulary, constraint: OutputConstraint, data: bytes
+) -> InstanceReport:
+    is_schema = constraint.kind.value == Kind.JSON_SCHEMA.value
+    valid = schema_valid(constraint.source, data) if is_schema else None
+    try:
+        refusal = refusal_of(compiled, vocabulary, data)
+        bare = data.removesuffix(b"\n").removesuffix(b"\r")
+        dropped = refusal is not None and len(bare) < len(data)
+        if dropped:
+            data, refusal = bare, refusal_of(compiled, vocabulary, bare)
+    except ConstraintError as error:
+        return InstanceReport(False, len(data), False, valid, None, problem_of(error))
+    return InstanceReport(refusal is None, len(data), dropped, valid, refusal, None)
