@@ -32,8 +32,7 @@ class CompiledGrammar:
         self._grammar = grammar
         matcher = grammar.matcher()
         row = np.zeros(domain.mask_words, dtype=np.int32)
-        matcher.fill(row)
-        row &= domain.generable_bits
+        np.bitwise_and(matcher.fill(row), domain.generable_bits, row)
         if matcher.can_end():
             row |= domain.stop_bits
         if not row.any():

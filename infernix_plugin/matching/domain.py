@@ -49,6 +49,7 @@ class TokenDomain:
         stop_ids: the ids that end an output, ascending.
         stop_bits: those ids as a bitset of ``mask_words`` words; read-only, like the other bitsets.
         generable_bits: every text and control token; stop tokens are not in it.
+        no_bits: the bytes of an empty bitset, to compare with.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class TokenDomain:
         markers = {text: token for text, token in (control or {}).items() if token < size}
         self.vocab_size = size
         self.mask_words = (size + 31) // 32
+        self.no_bits = bytes(4 * self.mask_words)
         self._pieces = tuple(pieces[:size]) + (b"",) * (size - len(pieces))
         self._markers = markers
         classes = np.full(size, TokenClass.TEXT, dtype=np.uint8)

@@ -298,11 +298,11 @@ def test_an_engine_that_gives_up_makes_a_dead_end_and_recovers() -> None:
         def __init__(self, matcher: Any) -> None:
             self._inner = matcher
 
-        def fill(self, row: np.ndarray) -> None:
+        def fill(self, row: np.ndarray) -> np.ndarray:
             calls.append(row)
             if len(calls) == 2:
                 raise ConstraintTooLarge("over a limit")
-            self._inner.fill(row)
+            return self._inner.fill(row)
 
         def fork(self) -> Any:
             return Failing(self._inner.fork())

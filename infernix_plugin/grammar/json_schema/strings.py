@@ -56,6 +56,10 @@ CHARACTER = alt(
 """One character of a string."""
 
 
+_ANY = seq(_QUOTE, repeat(CHARACTER), _QUOTE)
+"""One node wherever strings of any length stand, so that what is known of it stays known."""
+
+
 def spelling(text: str) -> str:
     """``text`` as a JSON string with its quotes."""
     return json.dumps(text, ensure_ascii=False)
@@ -73,7 +77,7 @@ def intersection(languages: Sequence[Node]) -> Node:
     excluded = [item.item for item in languages if isinstance(item, Not)]
     quoted = [seq(_QUOTE, spelled(item), _QUOTE) for item in languages if not isinstance(item, Not)]
     if not quoted:
-        quoted.append(seq(_QUOTE, repeat(CHARACTER), _QUOTE))
+        quoted.append(_ANY)
     if excluded:
         quoted.append(Not(seq(_QUOTE, spelled(alt(*excluded)), _QUOTE)))
     return Lexeme(quoted[0] if len(quoted) == 1 else And(tuple(quoted)))

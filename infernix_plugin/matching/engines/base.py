@@ -11,11 +11,12 @@ from infernix_plugin.matching.domain import Bitset
 class Matcher(Protocol):
     """A mutable position in the language of one grammar. Owned by one session; not thread-safe."""
 
-    def fill(self, row: Bitset) -> None:
-        """Overwrite ``row`` (int32, contiguous, ``mask_words`` long) with the tokens that may come next.
+    def fill(self, row: Bitset) -> Bitset:
+        """The tokens that may come next, in ``row`` (int32, contiguous, ``mask_words`` long) or beside it.
 
-        Bits of tokens that are not generable, of stop tokens and of ids past the vocabulary have no meaning: the
-        session clears them. Leaves the position as it is.
+        Returned is ``row`` itself or a bitset of the same size that the next call overwrites; in that case ``row``
+        is left as it was. Bits of tokens that are not generable, of stop tokens and of ids past the vocabulary have no
+        meaning: the session clears them. Leaves the position as it is.
 
         Raises:
             ConstraintTooLarge: the engine gave up on this position; the position stays as it was.

@@ -149,16 +149,15 @@ class _Matcher:
         self._address = self._scratch.__array_interface__["data"][0]
         self._history: list[int] = list(other._history) if other else []
 
-    def fill(self, row: Bitset) -> None:
+    def fill(self, row: Bitset) -> Bitset:
         self._keep_up()
         self._matcher.unsafe_compute_mask_ptr(self._address, self._scratch.nbytes)
         if self._matcher.is_error():
             error = self._recover()
             if not error.startswith(_NO_BYTE):
                 raise _too_large(error)
-            row.fill(0)
-            return
-        np.copyto(row, self._scratch[: row.size])
+            self._scratch.fill(0)
+        return self._scratch[: row.size]
 
     def accept(self, token: int) -> bool:
         self._keep_up()

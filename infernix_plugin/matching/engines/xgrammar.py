@@ -112,8 +112,9 @@ class _Matcher:
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
 
-    def fill(self, row: Bitset) -> None:
+    def fill(self, row: Bitset) -> Bitset:
         self._matcher.fill_next_token_bitmask(row)
+        return row
 
     def accept(self, token: int) -> bool:
         return bool(self._matcher.accept_token(token))
