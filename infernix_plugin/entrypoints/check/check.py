@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import typer
+
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.check.instance import legal_tokens, refusal_of
 from infernix_plugin.entrypoints.check.report import InstanceReport, Report, problem_of
-from infernix_plugin.entrypoints.check.source import Kind, kind_of, read_bytes, read_constraint
+from infernix_plugin.entrypoints.check.respelling import respelled
+from infernix_plugin.entrypoints.check.source import STDIN, Kind, kind_of, read_bytes, read_constraint
 from infernix_plugin.entrypoints.check.validity import schema_valid
 from infernix_plugin.entrypoints.check.vocabulary import Vocabulary, load_vocabulary
-from infernix_plugin.errors import ConstraintError
+from infernix_plugin.errors import ConstraintError, SettingsError
 from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.compiler import Preparation
@@ -35,14 +39,17 @@ def check(options: CheckOptions) -> Report:
     Raises:
         typer.BadParameter: something cannot be read.
     """
+    if options.source == options.instance == STDIN:
+        raise typer.BadParameter("only one of the constraint and the instance can come from standard input")
     kind = kind_of(options.source, options.kind)
+    limits = _limits()
     instance = None if options.instance is None else read_bytes(options.instance)
     vocabulary = load_vocabulary(options.tokenizer)
     domain = vocabulary.domain
     report = Report(kind.value, vocabulary.name, domain.vocab_size, supported=True)
     try:
         constraint = read_constraint(options.source, kind)
-        prepared = _prepare(domain, constraint)
+        prepared = _prepare(domain, constraint, limits)
     except ConstraintError as error:
         return replace(report, supported=False, error=problem_of(error))
     compiled = prepared.compiled
@@ -58,9 +65,16 @@ def check(options: CheckOptions) -> Report:
     )
 
 
-def _prepare(domain: TokenDomain, constraint: OutputConstraint) -> Preparation:
+def _limits() -> GrammarOptions:
+    try:
+        return settings.current().grammar_options()
+    except SettingsError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _prepare(domain: TokenDomain, constraint: OutputConstraint, limits: GrammarOptions) -> Preparation:
     """Compile twice, without a cache: the first time also pays for loading the engine and indexing the vocabulary."""
-    compiler = ConstraintCompiler(domain, options=settings.current().grammar_options(), cache_bytes=0)
+    compiler = ConstraintCompiler(domain, options=limits, cache_bytes=0)
     compiler.compile(constraint)
     return compiler.prepare(constraint)
 
@@ -77,5 +91,6 @@ def _instance(
         if dropped:
             data, refusal = bare, refusal_of(compiled, vocabulary, bare)
     except ConstraintError as error:
-        return InstanceReport(False, len(data), False, valid, None, problem_of(error))
-    return InstanceReport(refusal is None, len(data), dropped, valid, refusal, None)
+        return InstanceReport(False, len(data), False, valid, None, None, problem_of(error))
+    spelling = respelled(compiled, data) if is_schema and refusal is not None else None
+    return InstanceReport(refusal is None, len(data), dropped, valid, spelling, refusal, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,17 +129,18 @@ def readable(piece: bytes) -> str:
 
 def _first_characters(domain: TokenDomain, ids: list[int]) -> list[str]:
     points: set[int] = set()
-    others: set[str] = set()
+    lone: set[int] = set()
+    markers: list[str] = []
     for token in ids:
         piece = domain.token_bytes(token)
         if domain.token_class(token) is TokenClass.CONTROL:
-            others.add(readable(piece))
+            markers.append(readable(piece))
             continue
         try:
             points.add(ord(piece[: _width(piece[0])].decode("utf-8")))
         except UnicodeDecodeError:
-            others.add(readable(piece[:1]))
-    shown = [*_ranges(sorted(points)), *sorted(others)]
+            lone.add(piece[0])
+    shown = [*_ranges(sorted(points)), *_byte_ranges(sorted(lone)), *markers]
     return shown if len(shown) <= MAX_RANGES else [*shown[: MAX_RANGES - 1], "..."]
 
 
@@ -148,14 +150,28 @@ def _width(lead: int) -> int:
 
 
 def _ranges(points: list[int]) -> list[str]:
-    """Ascending code points, with runs of three and more in one kind of letter or digit written as a range."""
-    runs: list[list[int]] = []
-    for point in points:
-        if runs and point == runs[-1][-1] + 1 and chr(point).isalnum() and chr(runs[-1][-1]).isalnum():
-            runs[-1].append(point)
-        else:
-            runs.append([point])
+    """Ascending code points; runs of three and more letters or digits are one range."""
     shown: list[str] = []
-    for run in runs:
-        shown += [f"{chr(run[0])}-{chr(run[-1])}"] if len(run) > 2 else map(chr, run)
+    for run in _runs(points, lambda low, high: chr(low).isalnum() == chr(high).isalnum()):
+        if len(run) > 2 and all(chr(point).isalnum() for point in run):
+            shown.append(f"{chr(run[0])}-{chr(run[-1])}")
+        else:
+            shown += map(chr, run)
     return shown
+
+
+def _byte_ranges(values: list[int]) -> list[str]:
+    """Ascending bytes that are no characters by themselves."""
+    runs = _runs(values, lambda low, high: True)
+    return [rf"\x{run[0]:02x}" + (rf"-\x{run[-1]:02x}" if len(run) > 1 else "") for run in runs]
+
+
+def _runs(values: list[int], together: Callable[[int, int], bool]) -> list[list[int]]:
+    """Ascending integers, cut where one is missing and where two neighbours do not go together."""
+    runs: list[list[int]] = []
+    for value in values:
+        if runs and value == runs[-1][-1] + 1 and together(value - 1, value):
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return runs

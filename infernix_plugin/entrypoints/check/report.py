@@ -37,6 +37,8 @@ class InstanceReport:
     """Whether one line end at the end of the file was taken as the file's, because with it the instance is refused."""
     schema_valid: bool | None
     """What ``jsonschema`` says of it; ``None`` if that is not installed, or the constraint is not a schema."""
+    allowed_spelling: str | None
+    """For a refused instance of a schema: a compact text of the same value that is allowed, if one was found."""
     refusal: Refusal | None
     error: Problem | None
     """Set if the engine gave up on the instance; then it is neither accepted nor refused at a place."""

@@ -43,7 +43,17 @@ class _Lines:
 
     def fact(self, name: str, value: str | None) -> None:
         if value is not None:
-            self._console.print(Text.assemble((f"  {name:<12} ", "dim"), value))
+            self._console.print(Text.assemble((f"  {name:<12} ", "dim"), _printable(value)))
+
+
+def _printable(text: str) -> str:
+    """A file's control characters must not reach the terminal."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _quoted(text: str) -> str:
+    r"""In quotes; a ``\xNN`` that stands for a byte is not escaped once more."""
+    return repr(text).replace(r"\\x", r"\x")
 
 
 def _problem(line: _Lines, problem: Problem) -> None:
@@ -65,25 +75,28 @@ def _instance(line: _Lines, instance: InstanceReport) -> None:
     if instance.refusal is not None:
         _refusal(line, instance.refusal)
     line.fact("size", f"{instance.bytes:,} bytes")
-    if instance.line_end_dropped:
+    if instance.accepted and instance.line_end_dropped:
         line.fact("note", "without the line end at the end of the file")
-    if instance.schema_valid and not instance.accepted:
-        line.fact("note", "valid by jsonschema: allowed only in another key order or spelling")
+    if instance.allowed_spelling is not None:
+        line.fact("note", "the value is allowed, but only in another key order or spelling:")
+        line.fact("", instance.allowed_spelling)
+    elif instance.schema_valid and not instance.accepted:
+        line.fact("note", "valid by jsonschema, but no allowed key order or spelling of it was found")
 
 
 def _refusal(line: _Lines, refusal: Refusal) -> None:
-    what = repr(refusal.text) if refusal.text else "the end"
+    what = _quoted(refusal.text) if refusal.text else "the end"
     line.fact("at", f"byte {refusal.byte} (line {refusal.line}, column {refusal.column}): {what}")
     if refusal.token is not None:
-        line.fact("token", f"number {refusal.token.index}, id {refusal.token.id}: {refusal.token.text!r}")
+        line.fact("token", f"number {refusal.token.index}, id {refusal.token.id}: {_quoted(refusal.token.text)}")
     line.fact("allowed", _allowed(refusal.allowed))
 
 
 def _allowed(allowed: Allowed) -> str:
     parts = ["the end"] if allowed.end else []
     if allowed.tokens:
-        examples = " ".join(map(repr, allowed.examples))
+        examples = " ".join(map(_quoted, allowed.examples))
         more = " ..." if allowed.tokens > len(allowed.examples) else ""
-        parts.append(f"{allowed.tokens:,} tokens that begin with {' '.join(map(repr, allowed.characters))}")
+        parts.append(f"{allowed.tokens:,} tokens that begin with {' '.join(map(_quoted, allowed.characters))}")
         parts.append(f"such as {examples}{more}")
     return "; ".join(parts) or "nothing that this vocabulary can write"
