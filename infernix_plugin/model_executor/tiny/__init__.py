@@ -5,6 +5,6 @@ families share: the training text (``corpus``), the tokenizer (``tokenizer``), t
 the word statistics that keep the output from being noise (``associations``) and the writer (``checkpoint``).
 """
 
-from infernix_plugin.model_executor.tiny.checkpoint import make_tiny_model
+from infernix_plugin.model_executor.tiny.checkpoint import make_tiny_draft, make_tiny_model
 
-__all__ = ["make_tiny_model"]
+__all__ = ["make_tiny_draft", "make_tiny_model"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infernix_plugin.model_executor.tiny import associations, corpus, qwen3_5
+from infernix_plugin.model_executor.tiny import associations, corpus, dflash, qwen3_5
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, save, train
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], N
     save(tokenizer, directory)
 
     report("counting which token follows which")
-    vocab_size = -(-tokenizer.get_vocab_size() // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
+    vocab_size = _rows(tokenizer)
     table = associations.count(_replies(tokenizer), vocab_size)
 
     report("drawing the weights")
@@ -54,6 +54,38 @@ def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], N
     )
     _write_weights(directory / "model.safetensors", qwen3_5.tensors(table, vocab_size, seed))
     report(f"wrote {directory}")
+
+
+def make_tiny_draft(
+    directory: Path, draft: dflash.Draft, *, seed: int = 0, report: Callable[[str], None] = lambda line: None
+) -> None:
+    """Write a draft of the tiny model into ``directory`` (created if missing); it fits tiny models of every seed.
+
+    The same seed gives byte-identical files. There is no tokenizer in it: a draft uses its target's.
+
+    Args:
+        directory: existing files of the same names are replaced.
+        draft: what kind of draft.
+        seed: of the weights.
+        report: called with one line per step.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    report("training the tokenizer")
+    tokenizer = train()
+    report("counting which token follows which")
+    vocab_size = _rows(tokenizer)
+    table = associations.count(_replies(tokenizer), vocab_size)
+    report("drawing the weights")
+    mask = tokenizer.get_vocab()[dflash.MASK_TOKEN]
+    _write_json(directory / "config.json", dflash.config(draft, vocab_size, mask))
+    _write_weights(directory / "model.safetensors", dflash.tensors(draft, table, vocab_size, seed))
+    report(f"wrote {directory}")
+
+
+def _rows(tokenizer: Tokenizer) -> int:
+    """Return the number of rows of embedding and head."""
+    return -(-int(tokenizer.get_vocab_size()) // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
 
 
 def _replies(tokenizer: Tokenizer) -> Iterator[list[int]]:

@@ -91,7 +91,7 @@ def tensors(table: Associations, vocab_size: int, seed: int) -> Tensors:
     weights["model.norm.weight"] = _offset(HIDDEN)
     # The MTP layer sees the next token's embedding and the hidden state before it. It keeps the former and mixes in a
     # little of the latter: its guess is the habit of the language, often but not always what the layers will say.
-    joint = np.concatenate([np.eye(HIDDEN, dtype=np.float32), _matrix(rng, HIDDEN, HIDDEN, MIXING / 2)], axis=1)
+    joint = np.concatenate([np.eye(HIDDEN, dtype=np.float32), matrix(rng, HIDDEN, HIDDEN, MIXING / 2)], axis=1)
     weights |= {
         "mtp.fc.weight": joint,
         "mtp.pre_fc_norm_embedding.weight": _offset(HIDDEN),
@@ -111,9 +111,9 @@ def _layer(rng: np.random.Generator, prefix: str, layer_type: str) -> Tensors:
     parts = mixer | {
         "input_layernorm.weight": _offset(HIDDEN),
         "post_attention_layernorm.weight": _offset(HIDDEN),
-        "mlp.gate_proj.weight": _matrix(rng, INTERMEDIATE, HIDDEN),
-        "mlp.up_proj.weight": _matrix(rng, INTERMEDIATE, HIDDEN),
-        "mlp.down_proj.weight": _matrix(rng, HIDDEN, INTERMEDIATE, 2 * MIXING),
+        "mlp.gate_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
+        "mlp.up_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
+        "mlp.down_proj.weight": matrix(rng, HIDDEN, INTERMEDIATE, 2 * MIXING),
     }
     return {prefix + name: value for name, value in parts.items()}
 
@@ -128,10 +128,10 @@ def _attention(rng: np.random.Generator) -> Tensors:
     values = np.eye(narrow, HIDDEN, k=1, dtype=np.float32)
     per_query_head = np.repeat(values.reshape(KV_HEADS, HEAD_DIM, HIDDEN), ATTENTION_HEADS // KV_HEADS, axis=0)
     return {
-        "self_attn.q_proj.weight": _matrix(rng, 2 * wide, HIDDEN),  # per head: query, then output gate
-        "self_attn.k_proj.weight": _matrix(rng, narrow, HIDDEN),
+        "self_attn.q_proj.weight": matrix(rng, 2 * wide, HIDDEN),  # per head: query, then output gate
+        "self_attn.k_proj.weight": matrix(rng, narrow, HIDDEN),
         "self_attn.v_proj.weight": values,
-        "self_attn.o_proj.weight": _matrix(rng, HIDDEN, wide, MIXING) - INHIBITION * per_query_head.reshape(wide, -1).T,
+        "self_attn.o_proj.weight": matrix(rng, HIDDEN, wide, MIXING) - INHIBITION * per_query_head.reshape(wide, -1).T,
         "self_attn.q_norm.weight": _offset(HEAD_DIM),
         "self_attn.k_norm.weight": _offset(HEAD_DIM),
     }
@@ -141,20 +141,20 @@ def _gated_delta_net(rng: np.random.Generator) -> Tensors:
     keys, values = KEY_HEADS * LINEAR_HEAD_DIM, VALUE_HEADS * LINEAR_HEAD_DIM
     mixed = 2 * keys + values
     return {
-        "linear_attn.in_proj_qkv.weight": _matrix(rng, mixed, HIDDEN),
-        "linear_attn.in_proj_z.weight": _matrix(rng, values, HIDDEN),
-        "linear_attn.in_proj_b.weight": _matrix(rng, VALUE_HEADS, HIDDEN),
-        "linear_attn.in_proj_a.weight": _matrix(rng, VALUE_HEADS, HIDDEN),
-        "linear_attn.conv1d.weight": _matrix(rng, mixed, CONV_WIDTH)[:, None, :],
+        "linear_attn.in_proj_qkv.weight": matrix(rng, mixed, HIDDEN),
+        "linear_attn.in_proj_z.weight": matrix(rng, values, HIDDEN),
+        "linear_attn.in_proj_b.weight": matrix(rng, VALUE_HEADS, HIDDEN),
+        "linear_attn.in_proj_a.weight": matrix(rng, VALUE_HEADS, HIDDEN),
+        "linear_attn.conv1d.weight": matrix(rng, mixed, CONV_WIDTH)[:, None, :],
         "linear_attn.dt_bias": np.zeros(VALUE_HEADS, dtype=np.float32),
         # Decay rates: memory of about a thousand tokens in the first head, of two in the last.
         "linear_attn.A_log": np.log(np.geomspace(0.001, 0.5, VALUE_HEADS)).astype(np.float32),
         "linear_attn.norm.weight": np.ones(LINEAR_HEAD_DIM, dtype=np.float32),
-        "linear_attn.out_proj.weight": _matrix(rng, HIDDEN, values, MIXING),
+        "linear_attn.out_proj.weight": matrix(rng, HIDDEN, values, MIXING),
     }
 
 
-def _matrix(rng: np.random.Generator, rows: int, columns: int, gain: float = 1.0) -> NDArray[np.float32]:
+def matrix(rng: np.random.Generator, rows: int, columns: int, gain: float = 1.0) -> NDArray[np.float32]:
     """A random map that turns inputs of root mean square 1 into outputs of root mean square ``gain``."""
     return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(gain / np.sqrt(columns))
 

@@ -1,0 +1,88 @@
+"""Tiny DFlash and DFlash2 drafts: the same bytes from the same seed, shapes that fit the target, useful statistics."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+from infernix_plugin.model_executor.tiny import corpus, make_tiny_draft
+
+LAYER = {
+    "input_layernorm.weight": (256,),
+    "mlp.down_proj.weight": (256, 384),
+    "mlp.gate_proj.weight": (384, 256),
+    "mlp.up_proj.weight": (384, 256),
+    "post_attention_layernorm.weight": (256,),
+    "self_attn.k_norm.weight": (64,),
+    "self_attn.k_proj.weight": (128, 256),
+    "self_attn.o_proj.weight": (256, 256),
+    "self_attn.q_norm.weight": (64,),
+    "self_attn.q_proj.weight": (256, 256),
+    "self_attn.v_proj.weight": (128, 256),
+}
+CONVOLUTION = {"base_kernel": (2, 2, 256), "kernel_projection.weight": (16, 256)}
+
+
+@pytest.fixture(scope="module", params=["dflash", "dflash2"])
+def draft(request, tmp_path_factory) -> tuple[str, Path]:
+    directory = tmp_path_factory.mktemp("drafts") / request.param
+    make_tiny_draft(directory, request.param)
+    return request.param, directory
+
+
+def test_the_command_writes_the_same_bytes(draft, tmp_path) -> None:
+    kind, directory = draft
+    code = "from infernix_plugin.entrypoints.cli import main; main()"
+    command = [sys.executable, "-c", code, "make-tiny-model", str(tmp_path), "--draft", kind]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    ours, theirs = ({path.name: path.read_bytes() for path in where.iterdir()} for where in (directory, tmp_path))
+    assert ours == theirs
+    assert sorted(ours) == ["config.json", "model.safetensors"]
+
+
+def test_names_and_shapes(draft, tiny_model) -> None:
+    kind, directory = draft
+    target = json.loads((tiny_model / "config.json").read_text())
+    config = json.loads((directory / "config.json").read_text())
+    assert config["architectures"] == [{"dflash": "DFlashDraftModel", "dflash2": "DFlash2DraftModel"}[kind]]
+    assert all(
+        config[name] == target[name] for name in ("vocab_size", "hidden_size", "num_key_value_heads", "head_dim")
+    )
+    layer = dict(LAYER)
+    expected = {"fc.weight": (256, 512), "hidden_norm.weight": (256,), "norm.weight": (256,)}
+    if kind == "dflash2":
+        for block in ("attention_conv", "mlp_conv"):
+            layer |= {f"{block}.{name}": shape for name, shape in CONVOLUTION.items()}
+        expected |= {
+            "candidate_selector.predecessor_codebook": (config["vocab_size"], 64),
+            "candidate_selector.successor_codebook": (config["vocab_size"], 64),
+            "candidate_selector.hidden_projection.weight": (64, 256),
+        }
+    for index in range(config["num_hidden_layers"]):
+        expected |= {f"layers.{index}.{name}": shape for name, shape in layer.items()}
+    weights = load_file(directory / "model.safetensors")
+    assert {name: tuple(value.shape) for name, value in weights.items()} == expected
+    assert all(value.dtype == torch.bfloat16 and bool(value.isfinite().all()) for value in weights.values())
+
+
+def test_the_mask_token_is_one_that_no_text_contains(draft, tiny_model) -> None:
+    config = json.loads((draft[1] / "config.json").read_text())
+    added = json.loads((tiny_model / "tokenizer_config.json").read_text())["added_tokens_decoder"]
+    assert added[str(config["dflash_config"]["mask_token_id"])]["content"] == "<|fim_pad|>"
+
+
+def test_the_selector_tells_what_follows_from_what_does_not(tmp_path, tiny_model) -> None:
+    make_tiny_draft(tmp_path, "dflash2", seed=3)
+    weights = {name: value.float() for name, value in load_file(tmp_path / "model.safetensors").items()}
+    encode = Tokenizer.from_file(str(tiny_model / "tokenizer.json")).encode
+    ids = torch.tensor(encode("\n\n".join(turn.reply for turn in corpus.conversations())).ids)
+    before = weights["candidate_selector.predecessor_codebook"][ids[:-1]]
+    after = weights["candidate_selector.successor_codebook"][ids[1:]]
+    real = (before * after).sum(1)
+    shuffled = (before * after.roll(1000, 0)).sum(1)
+    assert float((real > shuffled).float().mean()) > 0.8
