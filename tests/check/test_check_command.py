@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -299,6 +300,16 @@ def test_a_checkpoint_directory_is_read(tmp_path, schema, write, tokenizer):
     assert theirs["tokenizer"] == str(directory)
     assert theirs["instance"] == ours["instance"]
     assert theirs["vocab_size"] == ours["vocab_size"] == tokenizer.get_vocab_size()
+
+
+def test_the_page_names_every_key(write, schema):
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    found = report(schema, "--instance", write("x.json", '{"name":"Bob","age":-3}'))
+    error = report(write("a.json", '{"type": "frog"}'))["error"]
+    instance, refusal = found["instance"], found["instance"]["refusal"]
+    for part in (found, error, instance, refusal, refusal["token"], refusal["allowed"]):
+        for key in part:
+            assert f"`{key}`" in page, key
 
 
 def test_control_characters_do_not_reach_the_terminal(write):

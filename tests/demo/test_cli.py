@@ -15,7 +15,7 @@ def run(*arguments):
 def test_help_names_the_commands():
     done = run("--help")
     assert done.returncode == 0
-    for command in ("make-tiny-model", "get-demo-model", "demo", "version"):
+    for command in ("check", "make-tiny-model", "get-demo-model", "demo", "version"):
         assert command in done.stdout
 
 
