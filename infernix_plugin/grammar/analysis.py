@@ -130,23 +130,30 @@ class Outline(NamedTuple):
     """The number of nodes; those inside lexemes do not count, the lexemes themselves neither."""
 
 
-def outline(node: Node) -> Outline:
-    """The outline of ``node``. Every step of a compilation asks for it, so those of the latest bodies are kept."""
-    known = _outlines.get(id(node))
-    if known is not None and known[0] is node:
-        return known[1]
-    found = _outline(node)
-    if len(_outlines) >= _MAX_OUTLINES:
-        _outlines.clear()
-    if len(found.leaves) <= _MAX_OUTLINE_LEAVES:
-        _outlines[id(node)] = node, found  # it holds the node, so its identity is not reused
-    return found
+class _Outlines:
+    """Remembers outlines by the identity of the body, as every step of a compilation asks for them. Thread-safe."""
 
+    BUDGET = 1 << 17
+    """Sum of the leaves of all remembered bodies; all are forgotten when it is reached."""
 
-_MAX_OUTLINES = 1 << 11
-_MAX_OUTLINE_LEAVES = 1 << 8
-_outlines: dict[int, tuple[Node, Outline]] = {}
-"""By identity; every single operation on it is atomic, and a lost entry is only worked out again."""
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[int, tuple[Node, Outline]] = {}
+        self._held = 0
+
+    def __call__(self, node: Node) -> Outline:
+        known = self._known.get(id(node))
+        if known is not None and known[0] is node:
+            return known[1]
+        found = _outline(node)
+        if len(found.leaves) <= self.BUDGET:
+            with self._lock:
+                self._held += len(found.leaves)
+                if self._held > self.BUDGET:
+                    self._known.clear()
+                    self._held = len(found.leaves)
+                self._known[id(node)] = node, found  # it holds the node, so its identity is not reused
+        return found
 
 
 def _outline(node: Node) -> Outline:
@@ -168,6 +175,9 @@ def _outline(node: Node) -> Outline:
 
 _LEAVES = (Ref, Literal, Lexeme)
 _OPERATORS = (And, Not)
+
+outline = _Outlines()
+"""The :class:`Outline` of a node."""
 
 
 def leaves(node: Node) -> tuple[Node, ...]:

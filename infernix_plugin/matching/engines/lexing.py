@@ -91,6 +91,8 @@ class _Symbol(NamedTuple):
 
 def ambiguity(grammar: Grammar, domain: TokenDomain) -> str | None:
     """Why longest-match lexing may not be exact for ``grammar``, or ``None`` if it is. Every rule counts."""
+    if isinstance(grammar.start, Lexeme):
+        return None  # one terminal, and nothing stands beside it or after it
     joints = _Joints(grammar)
     for allowed in joints.allowed_together():
         texts = allowed & ~joints.token_sets

@@ -141,5 +141,5 @@ def _written_out(grammar: Grammar) -> Node | None:
         sizes[name] = sum(1 for _ in walk(body)) + sum(sizes[used] for used in references(body))
         if sizes[name] > MAX_TERMINAL_NODES:
             return None
-        bodies[name] = fold(body, replaced)
+        bodies[name] = fold(body, replaced) if references(body) else body
     return bodies[grammar.root]
