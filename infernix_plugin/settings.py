@@ -31,6 +31,11 @@ class Settings(BaseModel):
     """Memory for compiled grammars, in each process that compiles."""
     max_cold_compiles: int = Field(default=2, ge=1, le=64)
     """How many grammars may be compiled at the same time."""
+    max_compile_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    """Wall time of one compile in this plugin's own code, without the wait for its turn."""
+
+    grammar_drafts: bool = False
+    """Whether drafts that a grammar forces replace the drafter's; without asynchronous scheduling only."""
 
     max_whitespace: NonNegativeInt = _DEFAULTS.max_whitespace
     """Longest run of insignificant whitespace between two JSON tokens."""

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Generic, TypeVar
 
 from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import (
     EPSILON,
     MAX_SCALAR,
@@ -110,6 +111,7 @@ class Automaton:
         block = {state: int(state in self.accepting) for state in alive}
         count = len(set(block.values()))
         while True:
+            budget.checkpoint()
             numbers: dict[tuple[int, tuple[tuple[int, int, int], ...]], int] = {}
             block = {
                 state: numbers.setdefault((block[state], self._signature(state, block)), len(numbers))
@@ -195,6 +197,7 @@ class Automaton:
 
         waiting = set(range(final))
         while waiting:
+            budget.checkpoint()
             state = min(waiting, key=lambda candidate: (weight(candidate), candidate))
             waiting.discard(state)
             loop = pool.repeat(out[state].pop(state)) if state in out[state] else pool.epsilon
@@ -272,6 +275,7 @@ class _Numbering(Generic[Key]):
     def __iter__(self) -> Iterator[Key]:
         seen = 0
         while seen < len(self.values):
+            budget.checkpoint()
             yield self.values[seen]
             seen += 1
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import (
     EPSILON,
     NEVER,
@@ -85,6 +86,7 @@ class Pool:
                 key = (type(node), *map(id, children(node)))
         found = self._nodes.get(key)
         if found is None:
+            budget.checkpoint()
             found = self._nodes[key] = node
             self._facts[id(node)] = self._describe(node)
         return found

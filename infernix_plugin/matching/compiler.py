@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from infernix_plugin.framing.phases import CONTENT, Framing
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.build import build
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.ir import Grammar
@@ -17,6 +18,7 @@ from infernix_plugin.matching.engines.select import Engines, as_terminal
 from infernix_plugin.matching.terminals import restrict_terminals
 
 DEFAULT_OPTIONS = GrammarOptions()
+DEFAULT_COMPILE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class ConstraintCompiler:
         options: GrammarOptions = DEFAULT_OPTIONS,
         cache_bytes: int = 256 << 20,
         max_cold_compiles: int = 2,
+        max_compile_seconds: float = DEFAULT_COMPILE_SECONDS,
     ) -> None:
         """Bind to a vocabulary, which is indexed on first use.
 
@@ -47,9 +50,12 @@ class ConstraintCompiler:
             options: limits and dialect, the same for every constraint.
             cache_bytes: budget of the compiled grammars that are kept; grammars in use outlive it.
             max_cold_compiles: builds that run at once; further ones wait, hits do not.
+            max_compile_seconds: wall time of one build, not counting the wait for its turn. It is looked at in this
+                package's own loops; the native work of an engine is not interrupted.
         """
         self.domain = domain
         self._options = options
+        self._seconds = max_compile_seconds
         self._engines = Engines(domain, cache_bytes)
         self._cache: BuildCache[CompiledGrammar] = BuildCache(cache_bytes, max_cold_compiles)
 
@@ -97,8 +103,13 @@ class ConstraintCompiler:
         return self._cache.stats()
 
     def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
-        content = restrict_terminals(build(constraint, self._options), self.domain)
-        return self._compile(framing.apply(as_terminal(content)))
+        # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
+        with budget.limit(self._seconds):
+            content = restrict_terminals(build(constraint, self._options), self.domain)
+            budget.checkpoint()
+            framed = framing.apply(as_terminal(content))
+            budget.checkpoint()
+            return self._compile(framed)
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         return CompiledGrammar(self.domain, self._engines.compile(grammar))

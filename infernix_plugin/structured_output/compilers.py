@@ -40,6 +40,7 @@ class RequestCompiler:
                     options=self._settings.grammar_options(),
                     cache_bytes=self._settings.cache_bytes,
                     max_cold_compiles=self._settings.max_cold_compiles,
+                    max_compile_seconds=self._settings.max_compile_seconds,
                 )
             return self._compiler
 

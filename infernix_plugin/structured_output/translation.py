@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
+from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, InvalidSchema
 from infernix_plugin.grammar import lark
 from infernix_plugin.grammar.constraint import OutputConstraint
@@ -57,16 +59,17 @@ def kind_of(asked: Asked) -> str:
 def _grammar(text: str) -> Asked:
     if not text.strip():
         raise InvalidGrammar("The grammar is empty.", hint="It must define the rule root.")
-    if lark.looks_like_lark(text) and not _is_readable_lark(text):
+    if lark.looks_like_lark(text) and not _is_readable_lark(text, settings.current().grammar_options()):
         # xgrammar's own reader knows %ignore and regex flags, and vLLM's users rely on it. Where it too refuses the
         # text, the error of our reader, which has a place, is the one to show.
         return structural_tag.from_lark(text) or OutputConstraint.grammar(text)
     return OutputConstraint.grammar(text)
 
 
-def _is_readable_lark(text: str) -> bool:
+@lru_cache(maxsize=64)  # every request asks, and parsing is linear in the text
+def _is_readable_lark(text: str, options: GrammarOptions) -> bool:
     try:
-        lark.parse(text, GrammarOptions())
+        lark.parse(text, options)
     except InvalidGrammar:
         return False
     except ConstraintError:

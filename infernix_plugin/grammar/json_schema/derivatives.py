@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import And, CharSet, Literal, Node, Not, Repeat, Seq, children, walk
 from infernix_plugin.grammar.pool import Pool
 
@@ -43,6 +44,7 @@ class Intersection:
         seen = {tuple(map(id, self._start))}
         path = [(self._start, iter(letters))]  # depth first: most searches end at their first member
         while path:
+            budget.checkpoint()
             state, untried = path[-1]
             if self._accepts(state):
                 return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
@@ -200,6 +201,7 @@ class Reducer:
         return shape
 
     def _meet(self, left: Shape, right: Shape, location: str) -> Shape:
+        budget.checkpoint()
         if left != ANY and right != ANY:
             kinds = Counter(branch.kind for branch in left)
             self._merges += sum(kinds[branch.kind] for branch in right)

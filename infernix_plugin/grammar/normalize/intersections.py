@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infernix_plugin.errors import ConstraintTooLarge
-from infernix_plugin.grammar import automata
+from infernix_plugin.grammar import automata, budget
 from infernix_plugin.grammar.analysis import has_intersections
 from infernix_plugin.grammar.ir import And, Grammar, Node, Not
 from infernix_plugin.grammar.pool import Pool
@@ -24,6 +24,8 @@ def lower_intersections(grammar: Grammar) -> Grammar:
             return None
         try:
             return automata.build(node, limit=MAX_STATES).expression(pool, limit=MAX_POSITIONS)
+        except budget.CompileTimeout:
+            raise
         except ConstraintTooLarge:
             return None
 
