@@ -236,6 +236,19 @@ def test_nested_and_repeated_keys(write):
     assert twice["allowed_spelling"] is None
 
 
+def test_many_optional_keys(write):
+    """Found in the declared order; of the 2^20 subsets that an undirected search would try, most are legal."""
+    names = [f"k{index}" for index in range(20)]
+    schema = {
+        "type": "object",
+        "properties": {key: {"type": "boolean"} for key in names},
+        "additionalProperties": False,
+    }
+    value = dict.fromkeys(reversed(names), True)
+    found = report(write("m.json", json.dumps(schema)), "--instance", write("x.json", json.dumps(value)))
+    assert list(json.loads(found["instance"]["allowed_spelling"])) == names
+
+
 def test_standard_input(write, schema):
     assert report("-", "--kind", "regex", stdin="a+\n")["supported"]
     assert report(schema, "--instance", "-", stdin='{"name":"Bob","age":3}\n')["instance"]["accepted"]

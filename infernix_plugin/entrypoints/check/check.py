@@ -92,5 +92,5 @@ def _instance(
             data, refusal = bare, refusal_of(compiled, vocabulary, bare)
     except ConstraintError as error:
         return InstanceReport(False, len(data), False, valid, None, None, problem_of(error))
-    spelling = respelled(compiled, data) if is_schema and refusal is not None else None
+    spelling = respelled(compiled, constraint.source, data) if is_schema and refusal is not None else None
     return InstanceReport(refusal is None, len(data), dropped, valid, spelling, refusal, None)

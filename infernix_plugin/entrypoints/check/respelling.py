@@ -31,8 +31,11 @@ class _Spent(Exception):
     """The search has tried enough."""
 
 
-def respelled(compiled: CompiledGrammar, instance: bytes) -> str | None:
-    """An allowed compact text of the same JSON value, with keys in any order, or ``None`` if none was found."""
+def respelled(compiled: CompiledGrammar, schema: str, instance: bytes) -> str | None:
+    """An allowed compact text of the same JSON value, with keys in any order, or ``None`` if none was found.
+
+    Any order is tried, the one in which ``schema`` declares the keys first.
+    """
     try:
         value = json.loads(
             instance,
@@ -41,7 +44,7 @@ def respelled(compiled: CompiledGrammar, instance: bytes) -> str | None:
             parse_constant=_refuse,
             object_pairs_hook=_distinct,
         )
-        for matcher, text in _Search().value(compiled.new_matcher(), value):
+        for matcher, text in _Search(_ranks(schema)).value(compiled.new_matcher(), value):
             if matcher.can_end():
                 return text
     except (ValueError, RecursionError, ConstraintTooLarge, _Spent):
@@ -52,13 +55,15 @@ def respelled(compiled: CompiledGrammar, instance: bytes) -> str | None:
 class _Search:
     """Depth first. Every method yields the positions behind what it wrote, with the text."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: dict[str, int]) -> None:
+        self._ranks = ranks
         self._steps = 0
 
     def value(self, matcher: Matcher, value: Any) -> Iterator[Step]:
         match value:
             case dict():
-                yield from self._members(matcher, "{", list(value.items()))
+                members = sorted(value.items(), key=lambda member: self._ranks.get(member[0], len(self._ranks)))
+                yield from self._members(matcher, "{", members)
             case list():
                 yield from self._items(matcher, "[", value)
             case _Number():
@@ -95,6 +100,22 @@ class _Search:
         behind = matcher.fork()
         if behind.accept_bytes(data) == len(data):
             yield behind, text
+
+
+def _ranks(schema: str) -> dict[str, int]:
+    """Every name under a ``properties``, by its first place in the schema."""
+    ranks: dict[str, int] = {}
+    pending = [json.loads(schema)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            declared = node.get("properties")
+            for name in declared if isinstance(declared, dict) else ():
+                ranks.setdefault(name, len(ranks))
+            pending.extend(reversed(node.values()))
+        elif isinstance(node, list):
+            pending.extend(reversed(node))
+    return ranks
 
 
 def _spellings(number: _Number) -> Iterator[str]:
