@@ -363,6 +363,8 @@ def nullable(node: Node, rules: Iterable[str] = ()) -> bool:
             case _:
                 return all(below)
 
+    if isinstance(node, Lexeme):
+        return _inside(node).nullable
     empty = set(rules)
     return fold(node, combine, Lexeme)
 
