@@ -1,4 +1,9 @@
-"""The vendored JSON Schema Test Suite as cases, with every number as it was written."""
+"""The vendored JSON Schema Test Suite as cases, with every number as it was written.
+
+``upstream`` holds ``tests/draft7``, ``tests/draft2020-12`` and the licence of json-schema-org/JSON-Schema-Test-Suite at
+commit 44401e0c046704b476ec9d2e2fccdaee618f259d (22 August 2026), unchanged. Its ``remotes`` are left out: documents
+that a schema refers to are never fetched.
+"""
 
 import json
 from collections.abc import Iterator
