@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from typing import Generic, Protocol, TypeVar
+
+from infernix_plugin.errors import ConstraintError
+from infernix_plugin.grammar.budget import CompileTimeout
+
+MAX_REFUSALS = 1024
+"""Most refused keys that are remembered, each by a digest."""
 
 
 class Outcome(StrEnum):
@@ -48,7 +57,8 @@ class BuildCache(Generic[Value]):
     """Least recently used values up to a byte budget. Thread-safe.
 
     The lock is never held while a value is built. Values in use outlive their eviction. A failed build is raised in
-    the thread that ran it and in those that waited for it, and is forgotten.
+    the thread that ran it and in those that waited for it. A refusal that depends on nothing but the key is remembered,
+    so that a refused constraint sent again costs nothing; a time-out or any other error is forgotten.
     """
 
     def __init__(self, budget_bytes: int, max_builds: int) -> None:
@@ -58,6 +68,7 @@ class BuildCache(Generic[Value]):
         self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
         self._building: dict[Hashable, Future[Value]] = {}
+        self._refusals: OrderedDict[bytes, ConstraintError] = OrderedDict()
         self._held = 0
         self._counts: Counter[str] = Counter()
 
@@ -65,11 +76,21 @@ class BuildCache(Generic[Value]):
         """The value of ``key``, built on this thread if nobody has or is building it.
 
         Raises:
-            Exception: whatever ``build`` raised, here or in the thread that was waited for.
+            Exception: whatever ``build`` raised, here, before, or in the thread that was waited for. Each call gets its
+                own :class:`ConstraintError`, as a traceback belongs to one thread.
         """
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
+                self._counts["hits"] += 1
+                return self._values[key], Outcome.HIT
+        digest = _digest(key)
+        with self._lock:
+            refusal = self._refusals.get(digest)
+            if refusal is not None:
+                self._refusals.move_to_end(digest)
+                raise copy.copy(refusal)
+            if key in self._values:  # built meanwhile
                 self._counts["hits"] += 1
                 return self._values[key], Outcome.HIT
             building = self._building.get(key)
@@ -79,7 +100,10 @@ class BuildCache(Generic[Value]):
             else:
                 self._counts["waited"] += 1
         if building is not None:
-            return building.result(), Outcome.WAITED
+            try:
+                return building.result(), Outcome.WAITED
+            except ConstraintError as error:
+                raise copy.copy(error) from None
         try:
             with self._slots:
                 value = build()
@@ -87,6 +111,10 @@ class BuildCache(Generic[Value]):
             with self._lock:
                 del self._building[key]
                 self._counts["failed"] += 1
+                if isinstance(error, ConstraintError) and not isinstance(error, CompileTimeout):
+                    self._refusals[digest] = copy.copy(error)
+                    if len(self._refusals) > MAX_REFUSALS:
+                        self._refusals.popitem(last=False)
             own.set_exception(error)
             raise
         with self._lock:
@@ -108,3 +136,8 @@ class BuildCache(Generic[Value]):
             _, old = self._values.popitem(last=False)
             self._held -= old.memory_bytes
             self._counts["evicted"] += 1
+
+
+def _digest(key: Hashable) -> bytes:
+    """Stands for a key, which may be megabytes long, without keeping it."""
+    return sha256(pickle.dumps(key, protocol=5)).digest()

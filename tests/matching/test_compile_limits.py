@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from infernix_plugin import ConstraintCompiler, OutputConstraint
-from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.errors import ConstraintTooLarge, InvalidGrammar
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import And, Grammar, Repeat, chars
 from infernix_plugin.grammar.normalize.intersections import lower_intersections
-from infernix_plugin.matching import Outcome
+from infernix_plugin.matching import Outcome, cache
+from infernix_plugin.matching.compiled import CompiledGrammar
 from tests.matching.support import DOMAIN
 
 PATIENCE = 20.0
@@ -84,3 +85,45 @@ def test_the_budget_ends_with_its_block_and_nests() -> None:
         with pytest.raises(budget.CompileTimeout):
             budget.checkpoint()
     budget.checkpoint()
+
+
+def test_a_refusal_is_remembered_and_each_caller_has_its_own_error() -> None:
+    compiler = ConstraintCompiler(DOMAIN)
+    refused = OutputConstraint.grammar('root ::= "a" missing')
+    with pytest.raises(InvalidGrammar) as first:
+        compiler.compile(refused)
+    with pytest.raises(InvalidGrammar) as second:
+        compiler.compile(refused)
+    assert compiler.stats().failed == 1
+    assert str(second.value) == str(first.value)
+    assert second.value is not first.value
+
+
+def test_remembered_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MAX_REFUSALS", 2)
+    compiler = ConstraintCompiler(DOMAIN)
+    for name in ("x", "y", "z", "z", "y", "x"):
+        with pytest.raises(InvalidGrammar, match=name):
+            compiler.compile(OutputConstraint.grammar(f"root ::= {name}"))
+    assert compiler.stats().failed == 4
+
+
+def test_those_who_wait_get_copies() -> None:
+    builds: cache.BuildCache[CompiledGrammar] = cache.BuildCache(100, 1)
+    started, release = threading.Event(), threading.Event()
+
+    def fail() -> CompiledGrammar:
+        started.set()
+        assert release.wait(PATIENCE)
+        raise ConstraintTooLarge("too large", location="1:2", hint="less")
+
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(builds.get, "key", fail)]
+        assert started.wait(PATIENCE)
+        calls += [pool.submit(builds.get, "key", fail) for _ in range(2)]
+        while builds.stats().waited < 2:
+            threading.Event().wait(0.001)
+        release.set()
+        errors = [call.exception(PATIENCE) for call in calls]
+    assert {str(error) for error in errors} == {"too large (at 1:2) Hint: less"}
+    assert len({id(error) for error in errors}) == 3

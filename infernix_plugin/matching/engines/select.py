@@ -22,6 +22,7 @@ from infernix_plugin.grammar.analysis import (
     references,
     regular_rules,
 )
+from infernix_plugin.grammar.budget import CompileTimeout
 from infernix_plugin.grammar.ir import (
     Alt,
     And,
@@ -72,6 +73,8 @@ class Engines:
             if obstacle is None:
                 try:
                     return self.llguidance.compile(grammar)
+                except CompileTimeout:
+                    raise
                 except ConstraintTooLarge:
                     if intersections or _size(grammar) > MAX_FALLBACK_NODES:
                         raise
