@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import (
     Alt,
     And,
@@ -291,6 +292,7 @@ def _least_fixpoint(rules: Mapping[str, Node], holds: Callable[[Node, set[str]],
         members = set(group)
         waiting = members
         while waiting:
+            budget.checkpoint()
             found = {name for name in waiting if holds(rules[name], proven)}
             proven |= found
             waiting = {user for name in found for user in users[name] if user in members} - proven

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from infernix_plugin.framing.phases import CONTENT, Framing
-from infernix_plugin.grammar import budget
+from infernix_plugin.grammar import budget, gbnf, lark
 from infernix_plugin.grammar.build import build
-from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
@@ -105,11 +105,20 @@ class ConstraintCompiler:
     def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
         # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
         with budget.limit(self._seconds):
-            content = restrict_terminals(build(constraint, self._options), self.domain)
+            content = restrict_terminals(
+                build(constraint, self._options), self.domain, lambda token: self._place_of(token, constraint)
+            )
             budget.checkpoint()
             framed = framing.apply(as_terminal(content))
             budget.checkpoint()
             return self._compile(framed)
+
+    def _place_of(self, token: int, constraint: OutputConstraint) -> str | None:
+        """Where a GBNF text names a token id first: the grammar made of it knows no places."""
+        if constraint.kind is not ConstraintKind.GRAMMAR or lark.looks_like_lark(constraint.source):
+            return None
+        named = gbnf.token_terminals(constraint.source, self._options)
+        return next((place for found, place in named if found == token), None)
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
         return CompiledGrammar(self.domain, self._engines.compile(grammar))

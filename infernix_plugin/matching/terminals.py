@@ -9,8 +9,15 @@ from infernix_plugin.grammar.analysis import fold, leaves
 from infernix_plugin.grammar.ir import Alt, Grammar, Node, Repeat, Seq, TokenSet, alt
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 
+PlaceOf = Callable[[int], str | None]
+"""Where the source names a token id, asked only for the error."""
 
-def restrict_terminals(grammar: Grammar, domain: TokenDomain) -> Grammar:
+
+def _nowhere(token: int) -> str | None:
+    return None
+
+
+def restrict_terminals(grammar: Grammar, domain: TokenDomain, place_of: PlaceOf = _nowhere) -> Grammar:
     """Check the token ids of a content grammar, and keep its negated token sets away from control tokens.
 
     Framing is applied afterwards: only it may name control tokens.
@@ -23,7 +30,7 @@ def restrict_terminals(grammar: Grammar, domain: TokenDomain) -> Grammar:
         return grammar
     for node in used:
         for token in node.ids:
-            _check(token, domain)
+            _check(token, domain, place_of)
     control = tuple(domain.ids_of_class(TokenClass.CONTROL))
     return _map_token_sets(
         grammar,
@@ -31,13 +38,16 @@ def restrict_terminals(grammar: Grammar, domain: TokenDomain) -> Grammar:
     )
 
 
-def _check(token: int, domain: TokenDomain) -> None:
+def _check(token: int, domain: TokenDomain, place_of: PlaceOf) -> None:
     if not 0 <= token < domain.vocab_size:
-        raise InvalidGrammar(f"token id {token} is outside the vocabulary of {domain.vocab_size} ids")
+        raise InvalidGrammar(
+            f"token id {token} is outside the vocabulary of {domain.vocab_size} ids", location=place_of(token)
+        )
     kind = domain.token_class(token)
     if kind is not TokenClass.TEXT:
         raise InvalidGrammar(
             f"token id {token} is a {kind.name.lower()} token, which content cannot hold",
+            location=place_of(token),
             hint="Use the ids of ordinary text tokens.",
         )
 

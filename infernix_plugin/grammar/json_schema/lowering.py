@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Hashable
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import nodes
 from infernix_plugin.grammar.ir import (
     EPSILON,
@@ -102,6 +103,7 @@ class Lowering:
         return pruned(grammar, alive)
 
     def _define(self, name: str, body: Node) -> None:
+        budget.checkpoint()
         self._spend(nodes(body))
         self._rules[name] = body
 
