@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infernix_plugin.seams import (
+    draft_proposers,
     engine_arguments,
     engine_core_manager,
     online_renderer,
@@ -33,6 +34,9 @@ ALL: tuple[Seam, ...] = (
     rejection_sampler.SAMPLE_TOKENS,
     rejection_sampler.SAMPLE,
     rejection_sampler.DRAFT_PROBS,
+    draft_proposers.POSITIONS,
+    draft_proposers.UNSUPPORTED_FEATURES,
+    draft_proposers.DFLASH,
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
 )
