@@ -160,6 +160,15 @@ class Session:
         self.counters.mask_seconds += perf_counter() - started
         return states
 
+    def scout(self) -> Matcher:
+        """Return an independent matcher at this position, for looks that leave the session as it is.
+
+        Raises:
+            RuntimeError: a preview is open.
+        """
+        self._refuse_preview("scout")
+        return self._matcher.fork()
+
     def accept(self, token: int) -> bool:
         """Commit one token; ``False``, and no change, if it is not legal here.
 

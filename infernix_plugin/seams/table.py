@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infernix_plugin.seams import (
+    draft_marks,
     draft_proposers,
     engine_arguments,
     engine_core_manager,
@@ -25,6 +26,7 @@ ALL: tuple[Seam, ...] = (
     online_renderer.RESPONSES,
     engine_core_manager.SEAM,
     scheduler_output.SEAM,
+    draft_marks.SEAM,
     request_output.PROCESS_OUTPUTS,
     request_output.MAKE_REQUEST_OUTPUT,
     request_output.NEW_COMPLETION_OUTPUT,

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
 from infernix_plugin.matching import MaskState
 from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, StyleTracker
 from infernix_plugin.structured_output.record import Record, error_record
 
 Rows = npt.NDArray[np.int32]
@@ -39,6 +40,9 @@ class ConstrainedRequest:
         self._allowed = allowed
         self._committed = 0
         self._before_dead_end: Sequence[int] | None = None
+        self._style: StyleTracker | None = None
+        self._output: list[int] = []
+        self._drafts: tuple[list[int], int] = ([], 0)
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
         """Write the masks of the frontier and after each draft; the session is unchanged afterwards.
@@ -78,10 +82,39 @@ class ConstrainedRequest:
         if accepted == len(tokens):
             self.session.commit()
             self._committed += accepted
+            self._output += tokens
             return True
         self.session.discard()
         self.failure = self._explain(tokens[:accepted])
         return False
+
+    def draft(self, drafter: GrammarDrafter, drafts: list[int], most: int) -> list[int]:
+        """Put what the grammar forces at the frontier before ``drafts``, which keep their positions.
+
+        What replaces drafts depends on the committed output alone, never on the drafts.
+        """
+        self._drafts = ([], 0)
+        if self.failure is not None or self.session.terminated:
+            return drafts
+        if self._style is None:
+            self._style = StyleTracker()
+        domain = self._prepared.compiled.domain
+        self._style.observe(b"".join(map(domain.token_bytes, self._output)))
+        self._output.clear()
+        forced = drafter.propose(self.session.scout(), self._style, most)
+        if not forced:
+            return drafts
+        proposed = forced + drafts[len(forced) :]
+        self._drafts = (proposed, len(forced))
+        return proposed
+
+    def drafted(self, scheduled: Sequence[int]) -> int:
+        """Return which of the scheduled drafts the latest :meth:`draft` replaced, as a bit set of positions."""
+        proposed, forced = self._drafts
+        self._drafts = ([], 0)
+        if list(scheduled) != proposed[: len(scheduled)]:
+            return 0
+        return (1 << min(forced, len(scheduled))) - 1
 
     def record(self) -> Record:
         """Return the observation in plain values: counts, and durations in milliseconds."""

@@ -14,6 +14,8 @@ from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError
 from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
+from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter
+from infernix_plugin.spec_decode.proposal import mark_one_hot
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
 from infernix_plugin.structured_output.failures import StepFailures
@@ -39,6 +41,15 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._compiler: RequestCompiler | None = None
         self._fixed_stride = installed_release() >= FIXED_STRIDE_SINCE
         self._max_drafts = int(vllm_config.num_speculative_tokens)
+        # Elsewhere drafts never pass through the engine core, or do so before the commit that they follow.
+        self._grammar_drafts = (
+            self._settings.grammar_drafts
+            and self._max_drafts > 0
+            and not vllm_config.scheduler_config.async_scheduling
+            and not vllm_config.use_v2_model_runner
+            and vllm_config.parallel_config.pipeline_parallel_size == 1
+        )
+        self._grammar_drafter: GrammarDrafter | None = None
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
         self.failures = StepFailures()
@@ -64,8 +75,26 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         structured.grammar = done
 
     def validate_tokens(self, request: Any, spec_tokens: list[int]) -> list[int]:
-        """Keep every draft, legal or not."""
-        return spec_tokens
+        """Keep every draft, legal or not, but put what the grammar forces before them, if that is switched on."""
+        if not self._grammar_drafts or not request.use_structured_output:
+            return spec_tokens
+        constrained: ConstrainedRequest = request.structured_output_request.grammar
+        try:
+            return constrained.draft(self._drafter(), spec_tokens, self._max_drafts)
+        except Exception:  # a draft is only a guess: the request goes on with the drafter's
+            logger.exception("The grammar's drafts of request %s could not be found", request.request_id)
+            return spec_tokens
+
+    def mark_grammar_drafts(self, requests: dict[str, Any], scheduler_output: Any) -> None:
+        """Mark the drafts of a grammar that are still scheduled: not trimmed, nor of a preempted request."""
+        if not self._grammar_drafts:
+            return
+        for name, drafts in scheduler_output.scheduled_spec_decode_tokens.items():
+            request = requests[name]
+            if request.use_structured_output:
+                positions = request.structured_output_request.grammar.drafted(drafts)
+                if positions:
+                    mark_one_hot(scheduler_output, name, positions)
 
     def grammar_bitmask(
         self,
@@ -140,6 +169,11 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         except Exception:
             logger.exception("The constraint of request %s could not be compiled", request.request_id)
             raise
+
+    def _drafter(self) -> GrammarDrafter:
+        if self._grammar_drafter is None:
+            self._grammar_drafter = GrammarDrafter(self._request_compiler().domain)
+        return self._grammar_drafter
 
     def _request_compiler(self) -> RequestCompiler:
         if self._compiler is None:
