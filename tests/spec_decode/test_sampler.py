@@ -71,7 +71,8 @@ def assert_law(tokens, law):
     expected = law[possible] * len(tokens)
     statistic = ((counts[possible] - expected) ** 2 / expected).sum()
     freedom = possible.sum() - 1
-    assert statistic < freedom + 4 * math.sqrt(2 * freedom) + 8  # beyond p = 0.001 for every freedom here
+    # The quantile of p = 0.001, by Wilson and Hilferty (1931).
+    assert statistic < freedom * (1 - 2 / (9 * freedom) + 3.0902 * math.sqrt(2 / (9 * freedom))) ** 3
 
 
 def test_ragged_greedy_requests_keep_drafts_up_to_the_first_that_is_not_best():
@@ -90,9 +91,19 @@ def test_ties_go_to_the_smaller_id():
 
 def test_penalties_see_the_drafts_before_a_row():
     logits = noise(4, seed=3)
-    drafts, prompt, written = [1, 2, 1], [0, 5], [2]
-    metadata = random_options(
-        [1.0],
+    prompt, written = [0, 5], [2]
+    expected, path = [], []
+    for row in logits.double().numpy():
+        before = written + path
+        penalised = row.copy()
+        for token in range(SIZE):
+            if token in prompt or token in before:
+                penalised[token] *= 1 / 1.5 if penalised[token] > 0 else 1.5
+            penalised[token] -= 0.3 * before.count(token) + 0.2 * (token in before)
+        expected.append(penalised)
+        path.append(int(penalised.argmax()))
+    metadata = options(
+        1,
         no_penalties=False,
         prompt_token_ids=torch.tensor([[*prompt, SIZE]]),
         output_token_ids=[written],
@@ -101,16 +112,11 @@ def test_penalties_see_the_drafts_before_a_row():
         presence_penalties=torch.tensor([0.2]),
     )
     metadata.max_num_logprobs = SIZE
-    result = run([drafts], logits, metadata, mode="processed_logprobs")
-    for row in range(len(result.tokens[0])):
-        before = written + drafts[:row]
-        expected = logits[row].double().numpy().copy()
-        for token in range(SIZE):
-            if token in prompt or token in before:
-                expected[token] *= 1 / 1.5 if expected[token] > 0 else 1.5
-            expected[token] -= 0.3 * before.count(token) + 0.2 * (token in before)
+    result = run([path[:3]], logits, metadata, mode="processed_logprobs")
+    assert result.tokens == [path], "every row is reached"
+    for row, penalised in enumerate(expected):
         ids = result.logprobs.logprob_token_ids[row].tolist()
-        np.testing.assert_allclose(result.logprobs.logprobs[row], np.log(softmax(expected))[ids], atol=1e-5)
+        np.testing.assert_allclose(result.logprobs.logprobs[row], np.log(softmax(penalised))[ids], atol=1e-5)
 
 
 def test_a_bad_word_is_withheld_behind_the_drafts_that_begin_it():
