@@ -19,7 +19,6 @@ from time import thread_time
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -102,12 +101,20 @@ def request_of(grammar: Any, name: str) -> Any:
 def config_of(vocab_size: int, job: Plan) -> Any:
     """What the managers and backends read of vLLM's configuration, at vLLM's defaults."""
     return SimpleNamespace(
-        structured_outputs_config=SimpleNamespace(disable_any_whitespace=False, disable_additional_properties=False),
-        model_config=SimpleNamespace(
-            hf_config=SimpleNamespace(model_type="qwen3"), is_diffusion=False, get_vocab_size=lambda: vocab_size
+        additional_config={},
+        structured_outputs_config=SimpleNamespace(
+            disable_any_whitespace=False, disable_additional_properties=False, enable_in_reasoning=False
         ),
-        scheduler_config=SimpleNamespace(max_num_seqs=job.requests),
+        model_config=SimpleNamespace(
+            hf_config=SimpleNamespace(model_type="qwen3"),
+            is_diffusion=False,
+            skip_tokenizer_init=True,  # grammars are handed over ready made
+            get_vocab_size=lambda: vocab_size,
+        ),
+        parallel_config=SimpleNamespace(distributed_executor_backend=None, pipeline_parallel_size=1),
+        scheduler_config=SimpleNamespace(max_num_seqs=job.requests, async_scheduling=False),
         speculative_config=SimpleNamespace(num_speculative_tokens=job.drafts),
+        use_v2_model_runner=False,
         num_speculative_tokens=job.drafts,
     )
 
@@ -119,17 +126,9 @@ def vllm_manager(backend_name: str, tokenizer: Any, vocab_size: int, job: Plan) 
     from vllm.v1.structured_output.backend_types import StructuredOutputOptions
     from vllm.v1.structured_output.backend_xgrammar import XgrammarBackend
 
-    manager = object.__new__(StructuredOutputManager)
-    manager.vllm_config = config_of(vocab_size, job)
+    manager = StructuredOutputManager(config_of(vocab_size, job))
     kind = XgrammarBackend if backend_name == "xgrammar" else GuidanceBackend
     manager.backend = kind(manager.vllm_config, tokenizer=tokenizer, vocab_size=vocab_size)
-    manager.reasoner_cls = None
-    manager.enable_in_reasoning = False
-    manager.fill_bitmask_parallel_threshold = 128
-    manager._grammar_bitmask = None
-    import torch
-
-    manager._full_mask = torch.tensor(-1, dtype=torch.int32)
     stops = {tokenizer.eos_token_id}
     names = [f"r{index}" for index in range(job.requests)]
     compiled = {
@@ -143,20 +142,13 @@ def our_manager(folder: Path, vocab_size: int, job: Plan) -> tuple[Any, dict[str
     """This project's manager, past its own start-up."""
     from infernix_plugin import ConstraintCompiler, OutputConstraint, TokenDomain
     from infernix_plugin.structured_output.constrained import ConstrainedRequest
-    from infernix_plugin.structured_output.failures import StepFailures
     from infernix_plugin.structured_output.manager import InfernixManager
 
-    manager = object.__new__(InfernixManager)
-    manager.vllm_config = config_of(vocab_size, job)
-    manager.failures = StepFailures()
-    manager._fixed_stride = False
-    manager._max_drafts = job.drafts
-    manager._words = (vocab_size + 31) // 32
-    manager._rows = np.empty((0, manager._words), dtype=np.int32)
     compiler = ConstraintCompiler(TokenDomain.from_pretrained(folder, vocab_size=vocab_size))
     prepared = compiler.prepare(OutputConstraint.json_schema(job.schema))
     names = [f"r{index}" for index in range(job.requests)]
-    return manager, {name: request_of(ConstrainedRequest(prepared, kind="json_schema"), name) for name in names}
+    requests = {name: request_of(ConstrainedRequest(prepared, kind="json_schema"), name) for name in names}
+    return InfernixManager(config_of(vocab_size, job)), requests
 
 
 def run(manager: Any, requests: dict[str, Any], job: Plan) -> list[float]:
