@@ -35,7 +35,7 @@ class Draft(StrEnum):
 @app.command("make-tiny-model")
 def make_tiny_model(
     directory: Directory,
-    seed: Annotated[int, typer.Option(help="Seed of the weights; the same seed gives the same bytes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights; the same seed gives the same bytes.")] = 0,
     draft: Annotated[Draft | None, typer.Option(help="Write a draft for the tiny model instead.")] = None,
 ) -> None:
     """Write a tiny Qwen3.5 checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""

@@ -212,6 +212,13 @@ def _expression(part: _Terminal) -> str:
     return f"/{part.text}/" if part.text else '""'
 
 
+def _operand(part: _Terminal) -> str:
+    """A part of an intersection, which binds more tightly than alternatives that are no regular expression."""
+    text = _expression(part)
+    open_alternatives = not part.is_regex and not part.is_complement and part.binding == _ALTERNATIVE
+    return f"({text})" if open_alternatives else text
+
+
 def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
     match node:
         case Literal(text):
@@ -223,8 +230,8 @@ def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
         case And():
             # One item that is text makes the intersection text; a complement is left as simple as it can be.
             only_complements = all(part.is_complement for part in below)
-            parts = (part.text if part.is_complement and not only_complements else _expression(part) for part in below)
-            return _Terminal(f"({' & '.join(parts)})", False)
+            parts = (part.text if part.is_complement and not only_complements else _operand(part) for part in below)
+            return _Terminal(f"({' & '.join(parts)})", False, _ATOM)
         case Not():
             return _Terminal(f"~({_expression(below[0])})", False, is_complement=True)
         case Lexeme():

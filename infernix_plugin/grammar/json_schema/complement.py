@@ -85,9 +85,11 @@ def _unlisted(branch: Finite, values: tuple[Json, ...], location: str) -> Iterat
 
 def _without(pattern: Pattern) -> Pattern:
     """The strings that are not in the pattern's language."""
-    if isinstance(pattern.node, Not):
-        return Pattern(pattern.source, pattern.node.item, pattern.keyword.removeprefix("not "))
-    return Pattern(pattern.source, Not(pattern.node), f"not {pattern.keyword}")
+    node = pattern.node.item if isinstance(pattern.node, Not) else Not(pattern.node)
+    # Patterns are told apart by source and keyword; a node may be a complement from the beginning, as "^(?!a)" is.
+    negated_already = pattern.keyword.startswith("not ")
+    keyword = pattern.keyword.removeprefix("not ") if negated_already else f"not {pattern.keyword}"
+    return Pattern(pattern.source, node, keyword)
 
 
 def _other_numbers(branch: Numbers) -> Iterator[Branch]:

@@ -175,10 +175,14 @@ class Reducer:
         shape = reading.shape()
         for place in reading.conjuncts:
             shape = self._meet(shape, self._shapes[place], place)
-        for union in unions:
-            parts = tuple(self._choose(shape, option, union.location) for option in union.options)
+        for union, told_apart in zip(reading.unions, unions, strict=True):
+            parts = tuple(self._choose(shape, option, union.location) for option in told_apart.options)
             if union.exclusive:
-                self._exclusions.append(_Exclusion(parts, union.location))
+                # What is left of an option may be exclusive where the option itself, which oneOf counts, is not.
+                whole = parts
+                if told_apart is not union:
+                    whole = tuple(self._choose(shape, option, union.location) for option in union.options)
+                self._exclusions.append(_Exclusion(whole, union.location))
             shape = unite(branch for part in parts for branch in part)
         return shape
 

@@ -164,8 +164,16 @@ class _Matcher:
         if self._matcher.try_consume_tokens([token]):
             self._history.append(token)
             return True
-        if self._matcher.is_error() and not (error := self._recover()).startswith(_NO_BYTE):
-            raise _too_large(error)
+        if self._matcher.is_error():
+            if not (error := self._recover()).startswith(_NO_BYTE):
+                raise _too_large(error)
+        elif self._is_spent(token):
+            self._grammar.renew(self._start)
+            self._replay()
+            if not self._matcher.try_consume_tokens([token]):
+                raise _too_large(f"token {token} is legal, but too much for it")
+            self._history.append(token)
+            return True
         return False
 
     def accept_bytes(self, prefix: bytes) -> int:
@@ -186,6 +194,11 @@ class _Matcher:
     def can_end(self) -> bool:
         return bool(self._matcher.is_accepting())
 
+    def _is_spent(self, token: int) -> bool:
+        """Whether a refused token is legal: then the shared lexer ran out of states, which llguidance does not say."""
+        self._matcher.unsafe_compute_mask_ptr(self._address, self._scratch.nbytes)
+        return self._matcher.is_error() or bool(int(self._scratch[token >> 5]) >> (token & 31) & 1)
+
     def _recover(self) -> str:
         """Leave the error state, which llguidance never does by itself; returns the error."""
         error = str(self._matcher.get_error())
@@ -202,7 +215,10 @@ class _Matcher:
         self._start = self._grammar.start
         self._matcher = self._start.deep_copy()
         if self._matcher.try_consume_tokens(self._history) != len(self._history):
-            raise RuntimeError("llguidance does not repeat what it accepted before")
+            # Half repeated is of no use to this one but to fail again; the others get a lexer that is not used up.
+            spent, self._start = self._start, None
+            self._grammar.renew(spent)
+            raise _too_large(f"{len(self._history)} tokens cannot be repeated; the output is too long for it")
 
 
 def _too_large(error: str) -> ConstraintTooLarge:
