@@ -334,7 +334,7 @@ def min_length(reading: Reading, value: Json, location: str) -> None:
 
 
 def max_length(reading: Reading, value: Json, location: str) -> None:
-    """At most this many characters, counted after decoding the escapes."""
+    """At most this many characters, counted after decoding the escapes; at most the setting `max_repetition`."""
     reading.narrow(Strings(maximum=_count(value, location)))
 
 
@@ -392,7 +392,7 @@ def min_items(reading: Reading, value: Json, location: str) -> None:
 
 
 def max_items(reading: Reading, value: Json, location: str) -> None:
-    """At most this many items."""
+    """At most this many items; at most the setting `max_repetition`."""
     reading.narrow(Arrays(maximum=_count(value, location)))
 
 
