@@ -27,7 +27,7 @@ is in `tests/json_schema_suite/expected.txt`.
 """
 REASONS = {
     "key order": "Members come in declared order. The same members in another order are accepted.",
-    "number spelling": "A number has one spelling. The same number in that spelling is accepted.",
+    "number spelling": "An integer has one spelling, others a bounded set. The same number in such a spelling is accepted.",
     "integer beyond int64": "An integer fits int64. The nearest that does is accepted.",
     "format asserted": "`format` is an assertion here, where the suite takes it as an annotation. "
     "Without the keyword the instance is accepted.",
