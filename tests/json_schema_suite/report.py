@@ -27,7 +27,7 @@ is in `tests/json_schema_suite/expected.txt`.
 """
 REASONS = {
     "key order": "Members come in declared order. The same members in another order are accepted.",
-    "number spelling": "Not every spelling of a number is in the language. The same number in one that is, is accepted.",
+    "number spelling": "Not every spelling of a number is in the language. The same number in one that is is accepted.",
     "integer beyond int64": "An integer fits int64. The nearest that does is accepted.",
     "format asserted": "`format` is an assertion here, where the suite takes it as an annotation. "
     "Without the keyword the instance is accepted.",
