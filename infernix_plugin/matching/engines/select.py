@@ -21,6 +21,7 @@ from infernix_plugin.grammar.analysis import (
     reachable,
     references,
     regular_rules,
+    size,
 )
 from infernix_plugin.grammar.budget import CompileTimeout
 from infernix_plugin.grammar.ir import (
@@ -76,7 +77,7 @@ class Engines:
                 except CompileTimeout:
                     raise
                 except ConstraintTooLarge:
-                    if intersections or _size(grammar) > MAX_FALLBACK_NODES:
+                    if intersections or size(grammar) > MAX_FALLBACK_NODES:
                         raise
             elif intersections:
                 raise UnsupportedSchema(f"an intersection or a negation cannot be enforced exactly: {obstacle}")
@@ -101,10 +102,6 @@ def as_terminal(grammar: Grammar) -> Grammar:
         return grammar
     body = _written_out(grammar)
     return grammar if body is None else Grammar({grammar.root: Lexeme(body)}, grammar.root)
-
-
-def _size(grammar: Grammar) -> int:
-    return sum(1 for body in grammar.rules.values() for _ in walk(body))
 
 
 def _has_lexemes(grammar: Grammar) -> bool:
