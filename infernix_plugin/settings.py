@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from infernix_plugin.errors import SettingsError
 from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.spec_decode.ngram_copy import CopyBounds
 
 SECTION = "infernix"
 VARIABLE_PREFIX = "INFERNIX_"
 
 _DEFAULTS = GrammarOptions()
+_COPY_BOUNDS = CopyBounds()
 
 
 class Settings(BaseModel):
@@ -37,6 +40,17 @@ class Settings(BaseModel):
     grammar_drafts: bool = False
     """Whether drafts that a grammar forces replace the drafter's; without asynchronous scheduling only."""
 
+    ngram_copies: bool = False
+    """Whether n-gram copies replace the drafts of rows with a match, and vLLM's own matcher of the method ``ngram``."""
+    ngram_min_match: PositiveInt = _COPY_BOUNDS.min_match
+    """Fewest tokens that must repeat."""
+    ngram_max_match: PositiveInt = _COPY_BOUNDS.max_match
+    """Matches count as equally long from here on."""
+    ngram_candidates: PositiveInt = _COPY_BOUNDS.candidates
+    """Earlier occurrences that are compared, newest first."""
+    ngram_window: PositiveInt = _COPY_BOUNDS.window
+    """Latest tokens of a request in which matches are sought; at most twice as many are held."""
+
     max_whitespace: NonNegativeInt = _DEFAULTS.max_whitespace
     """Longest run of insignificant whitespace between two JSON tokens."""
     unknown_keywords: Literal["refuse", "ignore"] = "refuse"
@@ -50,10 +64,24 @@ class Settings(BaseModel):
     max_repetition: PositiveInt = _DEFAULTS.max_repetition
     max_nodes: PositiveInt = _DEFAULTS.max_nodes
 
+    @model_validator(mode="after")
+    def _judge_bounds(self) -> Settings:
+        if not self.ngram_min_match <= self.ngram_max_match < self.ngram_window:
+            raise PydanticCustomError(
+                "bounds",
+                "ngram_min_match <= ngram_max_match < ngram_window must hold: {least}, {most}, {window}",
+                {"least": self.ngram_min_match, "most": self.ngram_max_match, "window": self.ngram_window},
+            )
+        return self
+
     def grammar_options(self) -> GrammarOptions:
         """Return the part of the settings that belongs to a compiled grammar's identity."""
         known = {field.name for field in fields(GrammarOptions)}
         return GrammarOptions(**{name: value for name, value in self if name in known})
+
+    def copy_bounds(self) -> CopyBounds:
+        """Return the part of the settings that belongs to n-gram copies."""
+        return CopyBounds(self.ngram_min_match, self.ngram_max_match, self.ngram_candidates, self.ngram_window)
 
 
 def load(additional_config: object = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -106,7 +134,9 @@ def _variable(name: str) -> str:
 
 
 def _explain(error: Any, section: Mapping[str, Any]) -> str:
-    name = str(error["loc"][0]) if error["loc"] else ""
+    if not error["loc"]:
+        return f"settings: {error['msg']}"
+    name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
         known = ", ".join(sorted(Settings.model_fields))
         return f'additional_config["{SECTION}"] has no setting {name!r}; known are {known}'

@@ -1,4 +1,4 @@
-"""The proposers of the V1 runner: positions of a drafter whose target is text only, and DFlash2's candidate head."""
+"""The proposers of the V1 runner: drafters whose target is text only, DFlash2's candidate head, n-gram copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infernix_plugin.errors import InfernixError
-from infernix_plugin.seams.seam import Seam
+from infernix_plugin.seams.seam import Seam, on_cpu
 
 _CANDIDATE_HEAD = "DFlash candidate-head drafts"
 """What VllmConfig calls DFlash2 and LiLiCorr drafts when it refuses them; only the former are supported here."""
@@ -57,13 +57,21 @@ def _replace_unsupported_features(original: Any) -> Any:
 
 
 def _replace_dflash_proposer(original: Any) -> Any:
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return original
     from infernix_plugin.spec_decode.dflash2 import CandidateDFlashProposer
 
     return CandidateDFlashProposer
+
+
+def _replace_propose(original: Any) -> Any:
+    from infernix_plugin.spec_decode.worker import state_of
+
+    @functools.wraps(original)
+    def propose_draft_token_ids(self: Any, scheduler_output: Any, sampled_token_ids: Any, *args: Any) -> Any:
+        return state_of(self).propose(
+            self, sampled_token_ids, lambda: original(self, scheduler_output, sampled_token_ids, *args)
+        )
+
+    return propose_draft_token_ids
 
 
 POSITIONS = Seam(
@@ -86,10 +94,29 @@ DFLASH = Seam(
     module="vllm.v1.worker.gpu_model_runner",
     attribute="DFlashProposer",
     reason="It ignores the candidate head of DFlash2 drafts.",
-    replace=_replace_dflash_proposer,
+    replace=on_cpu(_replace_dflash_proposer),
     parameters=("vllm_config", "device", "runner"),
     members={
         "_sample_draft_tokens": ("self", "hidden_states", "sampling_metadata"),
         "take_last_draft_probs": ("self",),
     },
+)
+
+PROPOSE = Seam(
+    module="vllm.v1.worker.gpu_model_runner",
+    attribute="GPUModelRunner.propose_draft_token_ids",
+    reason="One method proposes for a whole batch; n-gram copies take the place of single rows of it.",
+    replace=on_cpu(_replace_propose),
+    parameters=(
+        "self",
+        "scheduler_output",
+        "sampled_token_ids",
+        "sampling_metadata",
+        "hidden_states",
+        "sample_hidden_states",
+        "aux_hidden_states",
+        "spec_decode_metadata",
+        "common_attn_metadata",
+        "slot_mappings",
+    ),
 )

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
-from infernix_plugin.seams.seam import Seam
+from infernix_plugin.seams.seam import Seam, on_cpu
 
 _MODULE = "vllm.v1.worker.gpu_model_runner"
-
-
-def _on_cpu(replace: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """On other devices vLLM's second runner is the default, which has seams of its own."""
-
-    def replace_on_cpu(original: Any) -> Any:
-        from vllm.platforms import current_platform
-
-        return replace(original) if current_platform.is_cpu() else original
-
-    return replace_on_cpu
 
 
 def _replace_sampler(original: Any) -> Any:
@@ -75,7 +63,7 @@ SAMPLER = Seam(
     module=_MODULE,
     attribute="Sampler",
     reason="It draws from rows of NaN, and from rows where options forbid all that a constraint allows.",
-    replace=_on_cpu(_replace_sampler),
+    replace=on_cpu(_replace_sampler),
     parameters=("logprobs_mode", "use_fp64_gumbel"),
     members={"sample": ("self", "logits", "sampling_metadata", "logprobs_mode_override")},
 )
@@ -84,7 +72,7 @@ REJECTION_SAMPLER = Seam(
     module=_MODULE,
     attribute="RejectionSampler",
     reason="On the CPU it reads uninitialised sampling parameters, and it knows only one kind of q per step.",
-    replace=_on_cpu(_replace_rejection_sampler),
+    replace=on_cpu(_replace_rejection_sampler),
     parameters=("sampler", "spec_config", "device"),
     members={"forward": ("self", "metadata", "draft_probs", "logits", "sampling_metadata")},
 )
@@ -93,7 +81,7 @@ SAMPLE_TOKENS = Seam(
     module=_MODULE,
     attribute="GPUModelRunner.sample_tokens",
     reason="What the drafts were drawn from is kept per request; failed rows are told to the engine core.",
-    replace=_on_cpu(_replace_sample_tokens),
+    replace=on_cpu(_replace_sample_tokens),
     parameters=("self", "grammar_output"),
 )
 
@@ -101,7 +89,7 @@ SAMPLE = Seam(
     module=_MODULE,
     attribute="GPUModelRunner._sample",
     reason="The samplers have to know which rows belong to constrained requests.",
-    replace=_on_cpu(_replace_sample),
+    replace=on_cpu(_replace_sample),
     parameters=("self", "logits", "spec_decode_metadata"),
 )
 
@@ -109,6 +97,6 @@ DRAFT_PROBS = Seam(
     module=_MODULE,
     attribute="GPUModelRunner._get_spec_decode_draft_probs",
     reason="If the q of one request is missing it calls every draft of the batch certain, which biases the output.",
-    replace=_on_cpu(_replace_draft_probs),
+    replace=on_cpu(_replace_draft_probs),
     parameters=("self", "spec_decode_metadata"),
 )

@@ -74,6 +74,17 @@ class Seam:
         setattr(holder, name, replacement)
 
 
+def on_cpu(replace: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Restrict a seam to vLLM's CPU backend. On other devices the second model runner is the default."""
+
+    def replace_on_cpu(original: Any) -> Any:
+        from vllm.platforms import current_platform
+
+        return replace(original) if current_platform.is_cpu() else original
+
+    return replace_on_cpu
+
+
 def _resolve(holder: Any, dotted: str, target: str) -> Any:
     for part in dotted.split("."):
         try:

@@ -39,6 +39,7 @@ ALL: tuple[Seam, ...] = (
     draft_proposers.POSITIONS,
     draft_proposers.UNSUPPORTED_FEATURES,
     draft_proposers.DFLASH,
+    draft_proposers.PROPOSE,
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
 )

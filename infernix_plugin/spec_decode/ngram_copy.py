@@ -1,58 +1,70 @@
 """n-gram copies as drafts: what followed the longest earlier occurrence of the latest tokens.
 
-vLLM's own ``custom_class`` method runs it on the V1 model runner::
-
-    speculative_config = {
-        "method": "custom_class",
-        "model": "infernix_plugin.spec_decode.ngram_copy.NgramCopyProposer",
-        "num_speculative_tokens": 3,
-    }
-
-A copy is not sampled, so its q is one-hot and verification is exact.
+A copy is a function of the committed text and was not sampled, so its q is one-hot and verification is exact.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Container
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 Tokens = NDArray[np.int32]
 
-MIN_MATCH = 3
-"""Fewest tokens that must repeat."""
-MAX_MATCH = 32
-"""Matches count as equally long from here on."""
-MAX_CANDIDATES = 32
-"""Earlier occurrences that are looked at, newest first."""
-WINDOW = 1 << 15
-"""Tokens of one request that stay indexed; at most twice as many are held."""
+
+@dataclass(frozen=True, slots=True)
+class CopyBounds:
+    """What counts as a match, and how much is remembered. All in tokens, but for ``candidates``.
+
+    Attributes:
+        min_match: fewest tokens that must repeat.
+        max_match: matches count as equally long from here on.
+        candidates: earlier occurrences that are looked at, newest first.
+        window: tokens of one request that stay indexed; at most twice as many are held.
+    """
+
+    min_match: int = 3
+    max_match: int = 32
+    candidates: int = 32
+    window: int = 1 << 15
 
 
 class NgramIndex:
     """Earlier occurrences of one request's n-grams. Extending costs the same per token however long the text is."""
 
-    def __init__(self, min_match: int = MIN_MATCH, max_match: int = MAX_MATCH, window: int = WINDOW) -> None:
-        self._min_match = min_match
-        self._max_match = max_match
-        self._window = window
+    def __init__(self, bounds: CopyBounds) -> None:
+        self._bounds = bounds
         self._base = 0
-        self._kept: Tokens = np.zeros(0, dtype=np.int32)
+        self._buffer: Tokens = np.empty(64, dtype=np.int32)
+        self._length = 0
         self._newest: dict[bytes, int] = {}
-        self._previous = [0] * min_match
+        self._previous: list[int] = []
 
-    def extend(self, tokens: Tokens) -> None:
-        """Bring the index up to ``tokens``, int32[n], the whole text so far; another text starts it again."""
-        known = self._base + len(self._kept)
-        if len(tokens) < known or not np.array_equal(tokens[self._base : known], self._kept):
-            self._restart(tokens, max(0, len(tokens) - self._window))
-        elif len(tokens) - self._base > 2 * self._window:
-            self._restart(tokens, len(tokens) - self._window)
+    def extend(self, text: Tokens) -> None:
+        """Bring the index up to ``text``, int32[n], the whole text so far; another text starts it again."""
+        known = self._base + self._length
+        if len(text) < known or not np.array_equal(text[self._base : known], self._buffer[: self._length]):
+            self._restart(text)
         else:
-            self._kept = tokens[self._base :].copy()
+            self.append(text[known:])
+
+    def append(self, tokens: Tokens) -> None:
+        """Read on: ``tokens``, int32[m], follow what is known."""
+        length = self._length + len(tokens)
+        if length > 2 * self._bounds.window:
+            self._restart(np.concatenate((self._buffer[: self._length], tokens)), self._base)
+            return
+        if length > len(self._buffer):
+            self._buffer = np.resize(self._buffer, max(length, 2 * len(self._buffer)))
+        self._buffer[self._length : length] = tokens
+        self._length = length
         # The last n-gram stays out until something follows it, so that the text never matches itself.
-        for end in range(max(self._min_match, len(self._previous)), len(self._kept)):
+        for end in range(len(self._previous), length):
+            if end < self._bounds.min_match:
+                self._previous.append(0)
+                continue
             gram = self._gram(end)
             self._previous.append(self._newest.get(gram, 0))
             self._newest[gram] = end
@@ -62,67 +74,63 @@ class NgramIndex:
 
         A match that reaches the end of the text is taken to repeat itself.
         """
-        length = len(self._kept)
-        if length <= self._min_match:
+        length, most = self._length, self._bounds.max_match
+        if length <= self._bounds.min_match:
             return []
         best, longest = 0, 0
         end = self._newest.get(self._gram(length), 0)
-        for _ in range(MAX_CANDIDATES):
-            if not end or longest == self._max_match:
+        for _ in range(self._bounds.candidates):
+            if not end or longest == most:
                 break
             matched = self._matched(end)
             if matched > longest:
                 best, longest = end, matched
             end = self._previous[end]
-        return [int(self._kept[best + step % (length - best)]) for step in range(limit)] if longest else []
+        return [int(self._buffer[best + step % (length - best)]) for step in range(limit)] if longest else []
 
     def _matched(self, end: int) -> int:
         """Return how many tokens before ``end`` equal the latest ones."""
-        most = min(end, self._max_match)
-        equal = self._kept[end - most : end] == self._kept[len(self._kept) - most :]
+        most = min(end, self._bounds.max_match)
+        equal = self._buffer[end - most : end] == self._buffer[self._length - most : self._length]
         return most if equal.all() else int(np.argmin(equal[::-1]))
 
     def _gram(self, end: int) -> bytes:
-        return self._kept[end - self._min_match : end].tobytes()
+        return self._buffer[end - self._bounds.min_match : end].tobytes()
 
-    def _restart(self, tokens: Tokens, base: int) -> None:
-        self._base = base
-        self._kept = tokens[base:].copy()
+    def _restart(self, text: Tokens, base: int = 0) -> None:
+        """Index the last window of a text that begins at position ``base``."""
+        cut = max(0, len(text) - self._bounds.window)
+        self._base = base + cut
+        self._length = 0
         self._newest = {}
-        self._previous = [0] * self._min_match
+        self._previous = []
+        self.append(text[cut:])
 
 
-class NgramCopyProposer:
-    """Proposes copies for every row of a batch, where there is a match."""
+class NgramCopies:
+    """The indexes of all requests, by request id."""
 
-    def __init__(self, vllm_config: Any) -> None:
-        """Take the number of drafts and the longest text from vLLM's configuration."""
-        self._drafts = int(vllm_config.speculative_config.num_speculative_tokens)
-        self._max_length = int(vllm_config.model_config.max_model_len)
-        self._rows: dict[int, NgramIndex] = {}
+    def __init__(self, bounds: CopyBounds) -> None:
+        self._bounds = bounds
+        self._indexes: dict[str, NgramIndex] = {}
 
-    def load_model(self, *_: Any, **__: Any) -> None:
-        """Load nothing: vLLM's CPU runner calls this for every proposer."""
-
-    def propose(
-        self, sampled_token_ids: list[list[int]], num_tokens_no_spec: Tokens, token_ids_cpu: Tokens, **_: Any
-    ) -> list[list[int]]:
-        """Return up to K drafts for each row.
+    def propose(self, request_id: str, text: Tokens, latest: Tokens, limit: int) -> list[int]:
+        """Return ``limit`` drafts for one request, or none without a match.
 
         Args:
-            sampled_token_ids: what this step committed to each row; a row without any gets no drafts.
-            num_tokens_no_spec: int[B], length of each row's text, the committed tokens included.
-            token_ids_cpu: int32[B, max_model_len], the texts.
+            request_id: of the request.
+            text: int32[n], its tokens before this step.
+            latest: int32[m], what the step committed.
+            limit: the number of drafts.
         """
-        self._rows = {row: index for row, index in self._rows.items() if row < len(sampled_token_ids)}
-        drafts: list[list[int]] = []
-        for row, sampled in enumerate(sampled_token_ids):
-            length = int(num_tokens_no_spec[row])
-            limit = min(self._drafts, self._max_length - length)
-            if not sampled or limit <= 0:
-                drafts.append([])
-                continue
-            index = self._rows.setdefault(row, NgramIndex())
-            index.extend(token_ids_cpu[row, :length])
-            drafts.append(index.copy(limit))
-        return drafts
+        index = self._indexes.get(request_id)
+        if index is None:
+            index = self._indexes[request_id] = NgramIndex(self._bounds)
+        index.extend(text)
+        index.append(latest)
+        return index.copy(limit)
+
+    def retain(self, request_ids: Container[str]) -> None:
+        """Drop the indexes of all other requests."""
+        for request_id in [known for known in self._indexes if known not in request_ids]:
+            del self._indexes[request_id]

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import torch
+
+from infernix_plugin import settings
 from infernix_plugin.logits_processors.row_failure import RowFailure, mark_failures
+from infernix_plugin.spec_decode.ngram_copy import NgramCopies
 from infernix_plugin.spec_decode.proposal import Proposal, ProposalLedger, StepProposal, one_hot_positions
 
 _STATE = "infernix_speculation"
 """Attribute of a ``GPUModelRunner``."""
 
+Drafts = list[list[int]] | torch.Tensor
+"""Of each row of a batch, in its order: of varying number, or integers [B, K]."""
+
 
 class RunnerState:
-    """One per model runner: q of pending drafts, and what failed in the step that runs."""
+    """One per model runner: q of pending drafts, texts to copy from, and what failed in the step that runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, copies: NgramCopies | None = None) -> None:
+        """Start without requests.
+
+        Args:
+            copies: propose what they find in place of the drafter's drafts.
+        """
+        self._copies = copies
         self._ledger = ProposalLedger()
         self._scheduler_output: Any = None
         self._constrained: frozenset[str] = frozenset()
@@ -43,19 +57,67 @@ class RunnerState:
         self._failures = {names[row]: failure for row, failure in sampler.failures.items()}
         return sampler_output
 
+    def propose(self, runner: Any, sampled: Drafts, draft: Callable[[], Drafts]) -> Drafts:
+        """Return the drafts of the next step.
+
+        Args:
+            runner: its own record of q becomes that of the drafts returned.
+            sampled: the tokens of this step; in a tensor, -1 stands behind the last one.
+            draft: calls the drafter. That must be done even for rows that get a copy, to keep its cache in step.
+        """
+        if self._copies is None:
+            return draft()
+        copies = self._copy(self._copies, runner, sampled)
+        if runner.speculative_config.method == "ngram":
+            runner._draft_probs = None
+            return copies
+        drafts = draft()
+        if not isinstance(drafts, torch.Tensor):
+            return [copy or others for copy, others in zip(copies, drafts, strict=True)]
+        drafts = drafts.clone()
+        replaced = torch.zeros(drafts.shape, dtype=torch.bool)
+        for row, copy in enumerate(copies):
+            copy = copy[: drafts.shape[1]]
+            drafts[row, : len(copy)] = torch.tensor(copy, dtype=drafts.dtype)
+            replaced[row, : len(copy)] = True
+        proposal = Proposal.of(runner._draft_probs)
+        if proposal is not None:
+            runner._draft_probs = proposal.replaced(replaced)
+        return drafts
+
     def end(self, runner: Any, output: Any) -> None:
         """Keep q of the drafts just proposed, and tell the engine core what failed."""
         if runner.speculative_config is not None:
             self._ledger.retain(runner.requests)
+            if self._copies is not None:
+                self._copies.retain(runner.requests)
             self._ledger.record(runner.input_batch.req_ids, Proposal.of(runner._draft_probs))
         mark_failures(output, self._failures)
         self._scheduler_output = None
+
+    def _copy(self, copies: NgramCopies, runner: Any, sampled: Drafts) -> list[list[int]]:
+        """Return the copies of each row; a row that this step gave no token, or that is full, has none."""
+        batch = runner.input_batch
+        after_bookkeeping = not isinstance(sampled, torch.Tensor)
+        if isinstance(sampled, torch.Tensor):
+            sampled = [[token for token in row if 0 <= token < batch.vocab_size] for row in sampled.tolist()]
+        proposed: list[list[int]] = []
+        for row, (name, tokens) in enumerate(zip(batch.req_ids, sampled, strict=True)):
+            length = int(batch.num_tokens_no_spec[row])
+            latest = np.array([] if after_bookkeeping else tokens, dtype=np.int32)
+            limit = min(self._scheduler_output.num_spec_tokens_to_schedule, runner.max_model_len - length - len(latest))
+            if not tokens or limit <= 0 or runner.discard_request_mask.np[row]:
+                proposed.append([])
+            else:
+                proposed.append(copies.propose(name, batch.token_ids_cpu[row, :length], latest, limit))
+        return proposed
 
 
 def state_of(runner: Any) -> RunnerState:
     """Return the state of a model runner."""
     state: RunnerState | None = getattr(runner, _STATE, None)
     if state is None:
-        state = RunnerState()
+        chosen = settings.load(runner.vllm_config.additional_config)
+        state = RunnerState(NgramCopies(chosen.copy_bounds()) if chosen.ngram_copies else None)
         setattr(runner, _STATE, state)
     return state

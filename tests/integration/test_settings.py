@@ -32,6 +32,11 @@ def test_the_section_wins_over_the_environment():
         ({"infernix": {"cache_bytes": -1}}, {}, 'additional_config["infernix"]["cache_bytes"] = -1'),
         ({"infernix": {"unknown_keywords": "maybe"}}, {}, "'refuse' or 'ignore'"),
         ({"infernix": 3}, {}, "must be an object, not int"),
+        (
+            {"infernix": {"ngram_max_match": 2}},
+            {},
+            "ngram_min_match <= ngram_max_match < ngram_window must hold: 3, 2,",
+        ),
         ({}, {"INFERNIX_MAX_COLD_COMPILES": "many"}, "INFERNIX_MAX_COLD_COMPILES = 'many'"),
     ],
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from infernix_plugin.seams.seam import Seam
+from infernix_plugin.seams.seam import Seam, on_cpu
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,15 +37,13 @@ def expand_batch_to_tokens(
 
 
 def _replace(original: Any) -> Any:
-    from vllm.platforms import current_platform
-
-    return expand_batch_to_tokens if current_platform.is_cpu() else original
+    return expand_batch_to_tokens
 
 
 SEAM = Seam(
     module="vllm.v1.sample.rejection_sampler",
     attribute="expand_batch_to_tokens",
     reason="On the CPU the sampling parameters of draft rows are uninitialised memory unless they are int64.",
-    replace=_replace,
+    replace=on_cpu(_replace),
     parameters=("x", "cu_num_tokens", "num_tokens", "replace_from", "replace_to"),
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from infernix_plugin.seams.seam import Seam
+from infernix_plugin.seams.seam import Seam, on_cpu
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -138,16 +138,14 @@ def _has_native_kernel(width: int) -> bool:
 
 
 def _replace(original: Any) -> Any:
-    from vllm.platforms import current_platform
-
-    return _spec_forward if current_platform.is_cpu() else original
+    return _spec_forward
 
 
 SEAM = Seam(
     module="vllm.model_executor.layers.mamba.ops.cpu.gdn_attention",
     attribute="_spec_forward",
     reason="vLLM 0.32 rolls the convolution state wrongly for rows with fewer than S + 1 tokens, or crashes.",
-    replace=_replace,
+    replace=on_cpu(_replace),
     parameters=(
         "layer", "attn_metadata_i", "mixed_qkv_spec", "b_spec", "a_spec", "conv_buf", "ssm_state", "width", "state_len",
     ),
