@@ -357,16 +357,6 @@ REFUSED = [
     ({"$ref": "#name"}, UnsupportedSchema, "#/$ref"),
     ({"$defs": {"a": {"$anchor": "n"}, "b": {"$anchor": "n"}}, "$ref": "#n"}, UnsupportedSchema, "#/$ref"),
     (
-        {"properties": {"a": {"$id": "https://example.test/x", "items": {"$ref": "#/b"}}}},
-        UnsupportedSchema,
-        "#/properties/a/$id",
-    ),
-    (
-        {"$ref": "#/$defs/A/$defs/B", "$defs": {"A": {"$id": "x", "$ref": "#/$defs/B", "$defs": {"B": {}}}}},
-        UnsupportedSchema,
-        "#/$ref",
-    ),
-    (
         {
             "$schema": "http://json-schema.org/draft-07/schema#",
             "$ref": "#/definitions/a",

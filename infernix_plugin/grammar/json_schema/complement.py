@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from infernix_plugin.grammar.ir import Literal, Not, alt
-from infernix_plugin.grammar.json_schema.reader import Json, identity
+from infernix_plugin.grammar.json_schema.json_value import Json, identity
 from infernix_plugin.grammar.json_schema.shape import (
     FALSE,
     UNCONSTRAINED,

@@ -14,7 +14,9 @@ from fractions import Fraction
 from infernix_plugin.errors import InvalidRegex, UnsupportedSchema, excerpt
 from infernix_plugin.grammar import regex
 from infernix_plugin.grammar.json_schema import formats, vocabulary
-from infernix_plugin.grammar.json_schema.reader import ROOT, Document, Json, Number, child, fail, kind_of, shown
+from infernix_plugin.grammar.json_schema.json_value import Json, Number, child, kind_of, shown
+from infernix_plugin.grammar.json_schema.reader import Document, fail
+from infernix_plugin.grammar.json_schema.references import LEGACY
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
@@ -63,17 +65,21 @@ class Reading:
     """One schema object while its keywords are read.
 
     Attributes:
+        pointer: the place of the schema object.
+        scope: the dynamic scope in which it is read, as :meth:`References.enter` writes it.
+        dialect: the dialect in which it is written.
         branches: per JSON type, what the keywords read so far allow; a type that is ruled out is absent.
         listed: the values of ``enum`` and of ``const``.
         conjuncts: places whose schemas must hold for the same value.
         unions: alternatives for the same value.
     """
 
-    def __init__(self, document: Document, pointer: str, options: GrammarOptions) -> None:
+    def __init__(self, document: Document, place: str, options: GrammarOptions) -> None:
         self.document = document
         self.options = options
-        self.pointer = pointer
-        self.schema: dict[str, Json] = document.at(pointer)
+        self.scope, self.pointer = document.references.enter(place)
+        self.dialect = document.references.resource(self.pointer).dialect
+        self.schema: dict[str, Json] = document.at(self.pointer)
         self.branches: dict[str, Branch] = dict(UNCONSTRAINED)
         self.listed: list[list[Json]] = []
         self.conjuncts: list[str] = []
@@ -86,7 +92,7 @@ class Reading:
         self._read()
 
     def _read(self) -> None:
-        legacy_ref = self.document.dialect in ("draft-04", "draft-06", "draft-07") and "$ref" in self.schema
+        legacy_ref = self.dialect in LEGACY and "$ref" in self.schema
         for keyword, value in self.schema.items():
             location = child(self.pointer, keyword)
             assertion = ASSERTIONS.get(keyword)
@@ -97,7 +103,7 @@ class Reading:
                 if self.options.unknown_keywords == "ignore":
                     continue
                 raise UnsupportedSchema(
-                    f"{keyword} stands next to $ref, where {self.document.dialect} ignores it",
+                    f"{keyword} stands next to $ref, where {self.dialect} ignores it",
                     location=location,
                     hint="put the $ref into an allOf",
                 )
@@ -139,13 +145,13 @@ class Reading:
         self.branches = {kind: branch for kind, branch in self.branches.items() if kind in kinds}
 
     def subschema(self, pointer: str) -> str:
-        """``pointer``, after checking that a schema stands there."""
+        """The place of what stands at ``pointer``, after checking that it is a schema."""
         self.document.schema_at(pointer)
-        return pointer
+        return self.scope + pointer
 
     def goal(self, pointer: str) -> Goal:
         """What a part of the value must satisfy; the schemas ``true`` and ``{}`` demand nothing."""
-        return () if self.document.schema_at(pointer) in (True, {}) else (pointer,)
+        return () if self.document.schema_at(pointer) in (True, {}) else (self.scope + pointer,)
 
     def shape(self) -> Shape:
         """What the schema's own assertions allow, without its in-place subschemas."""
@@ -312,7 +318,7 @@ def exclusive_maximum(reading: Reading, value: Json, location: str) -> None:
 def _draft4_flag(reading: Reading, value: Json, location: str) -> bool:
     if not isinstance(value, bool):
         return False
-    if reading.document.declares_dialect and reading.document.dialect != "draft-04":
+    if reading.document.references.declares_dialect and reading.dialect != "draft-04":
         fail("A boolean exclusive bound is draft-04", location, "write the bound itself as a number")
     return True
 
@@ -398,14 +404,14 @@ def max_items(reading: Reading, value: Json, location: str) -> None:
 
 def contains(reading: Reading, value: Json, location: str) -> None:
     """At least `minContains` items (1 without it) and at most `maxContains` satisfy the schema."""
-    if reading.document.dialect == "draft-04":
+    if reading.dialect == "draft-04":
         reading.pass_over("contains", location)
         return
     bounds = [
         _count(reading.schema[keyword], child(reading.pointer, keyword)) if keyword in reading.schema else default
         for keyword, default in (("minContains", 1), ("maxContains", None))
     ]
-    least, most = (1, None) if reading.document.dialect in ("draft-06", "draft-07") else bounds
+    least, most = (1, None) if reading.dialect in ("draft-06", "draft-07") else bounds
     if least or most is not None:
         reading.narrow(Arrays(counts=(Count(reading.subschema(location), 0, least or 0, most),)))
 
@@ -510,7 +516,34 @@ def ref(reading: Reading, value: Json, location: str) -> None:
     """The schema at another place of this document; the keywords beside it hold as well."""
     if not isinstance(value, str):
         fail("The value must be a URI reference", location)
-    reading.conjuncts.append(reading.subschema(reading.document.resolve(value, location)))
+    reading.conjuncts.append(reading.subschema(reading.document.references.resolve(value, location)))
+
+
+def dynamic_ref(reading: Reading, value: Json, location: str) -> None:
+    """2020-12's `$ref` that means the first `$dynamicAnchor` of the name among the resources on the way here."""
+    if not isinstance(value, str):
+        fail("The value must be a URI reference", location)
+    _check_dialect(reading, "2020-12", location)
+    target = reading.document.references.resolve_dynamic(value, location, reading.scope)
+    reading.conjuncts.append(reading.subschema(target))
+
+
+def recursive_ref(reading: Reading, value: Json, location: str) -> None:
+    """2019-09's `$ref` to the first resource with `$recursiveAnchor` on the way here."""
+    if value != "#":
+        fail("The value must be #", location)
+    _check_dialect(reading, "2019-09", location)
+    target = reading.document.references.resolve_recursive(location, reading.scope)
+    reading.conjuncts.append(reading.subschema(target))
+
+
+def _check_dialect(reading: Reading, dialect: str, location: str) -> None:
+    if reading.dialect != dialect:
+        raise UnsupportedSchema(
+            f"{location.rpartition('/')[2]} belongs to {dialect}, but the schema is read as {reading.dialect}",
+            location=location,
+            hint="declare the dialect in $schema, or use $ref",
+        )
 
 
 def all_of(reading: Reading, value: Json, location: str) -> None:
@@ -556,21 +589,14 @@ def then_or_else(reading: Reading, value: Json, location: str) -> None:
 
 
 def identifier(reading: Reading, value: Json, location: str) -> None:
-    """The identity of the document; below the root only where no `$ref` is inside."""
+    """The identity of the schema; references inside are relative to it, and may be to it."""
     if not isinstance(value, str):
         fail("The value must be a URI reference", location)
-    harmless = value.startswith("#") or reading.document.is_self_contained(reading.schema)
-    if reading.pointer != ROOT and not harmless:
-        raise UnsupportedSchema(
-            "References inside a nested resource with its own identity are not supported",
-            location=location,
-            hint="remove the nested identity",
-        )
 
 
 def legacy_identifier(reading: Reading, value: Json, location: str) -> None:
-    """Draft-04's spelling of ``$id``; also where no dialect is declared."""
-    if reading.document.declares_dialect and reading.document.dialect != "draft-04":
+    """Draft-04's spelling of ``$id``; also where no dialect is declared, but then not with references inside."""
+    if reading.document.references.declares_dialect and reading.dialect != "draft-04":
         reading.pass_over("id", location)
     else:
         identifier(reading, value, location)
@@ -580,6 +606,8 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "$id": identifier,
     "id": legacy_identifier,
     "$ref": ref,
+    "$dynamicRef": dynamic_ref,
+    "$recursiveRef": recursive_ref,
     "type": type_,
     "enum": enum,
     "const": const,

@@ -27,8 +27,8 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
+from infernix_plugin.grammar.json_schema.json_value import ROOT, identity
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
-from infernix_plugin.grammar.json_schema.reader import ROOT, identity
 from infernix_plugin.grammar.json_schema.reducer import Reducer, refusal
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,

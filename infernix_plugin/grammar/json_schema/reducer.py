@@ -12,8 +12,9 @@ from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
+from infernix_plugin.grammar.json_schema.json_value import ROOT, Json, identity, kind_of
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
-from infernix_plugin.grammar.json_schema.reader import Document, Json, identity, kind_of
+from infernix_plugin.grammar.json_schema.reader import Document
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
@@ -138,7 +139,7 @@ class Reducer:
                 self._shapes[current] = begun[current].combine()
             elif any(place in begun for place in missing):  # begun, not finished: it is on the way to here
                 raise UnsatisfiableConstraint(
-                    "The reference leads back to itself, so no value can satisfy it", location=current
+                    "The reference leads back to itself, so no value can satisfy it", location=pointer_of((current,))
                 )
             else:
                 pending.extend(reversed(missing))
@@ -149,7 +150,7 @@ class Reducer:
         if is_negated(place):
             inner = negated(place)
             return _Work([inner], lambda: self._complement(self._shapes[inner], inner))
-        schema = self._document.at(place)
+        schema = self._document.at(place[place.index(ROOT) :])
         if isinstance(schema, bool):
             return _Work([], lambda: ANY if schema else NOTHING)
         reading = Reading(self._document, place, self._options)
@@ -211,7 +212,8 @@ class Reducer:
             self._merges += sum(kinds[branch.kind] for branch in right)
         if self._merges > MAX_MERGES:
             raise ConstraintTooLarge(
-                f"The schema needs more than {MAX_MERGES} intersections of alternatives", location=location
+                f"The schema needs more than {MAX_MERGES} intersections of alternatives",
+                location=pointer_of((location,)),
             )
         return meet(left, right)
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from infernix_plugin.grammar.ir import Node
 from infernix_plugin.grammar.json_schema.derivatives import Intersection
-from infernix_plugin.grammar.json_schema.reader import ROOT, Json, identity
+from infernix_plugin.grammar.json_schema.json_value import ROOT, Json, identity
 
 Goal = tuple[str, ...]
 """Pointers of schemas that hold together; the empty goal demands nothing."""
@@ -41,7 +41,7 @@ def is_negated(place: str) -> bool:
 
 def pointer_of(goal: Goal) -> str:
     """The place in the document to blame when a goal cannot be met."""
-    return next((place.removeprefix(_NOT) for place in reversed(goal) if place != FALSE), ROOT)
+    return next((place[place.index(ROOT) :] for place in reversed(goal) if place != FALSE), ROOT)
 
 
 def _contradicts(goal: Goal) -> bool:

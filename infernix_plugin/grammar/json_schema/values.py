@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from infernix_plugin.grammar.ir import EPSILON, Lexeme, Literal, Node, Ref, alt, chars, optional, repeat, seq
 from infernix_plugin.grammar.json_schema import numbers
-from infernix_plugin.grammar.json_schema.reader import Json, Number
+from infernix_plugin.grammar.json_schema.json_value import Json, Number
 from infernix_plugin.grammar.json_schema.strings import spelling, string
 from infernix_plugin.grammar.options import GrammarOptions
 

@@ -13,19 +13,17 @@ ANNOTATIONS: Mapping[str, str] = dict.fromkeys(
 )
 
 STRUCTURE: Mapping[str, str] = {
-    "$schema": "names the dialect; read from the root",
+    "$schema": "names the dialect; read from the root and from schemas with an $id",
     "$defs": "a place for $ref to point to",
     "definitions": "a place for $ref to point to",
     "$anchor": "a name for a place for $ref to point to",
+    "$dynamicAnchor": "a name for a place for $ref and $dynamicRef to point to",
+    "$recursiveAnchor": "makes a resource one for $recursiveRef to point to",
 }
 
 REFUSED: Mapping[str, str] = {
     "unevaluatedProperties": "use additionalProperties in the schema that declares the properties",
     "unevaluatedItems": "use items or maxItems in the schema that declares the prefixItems",
-    "$dynamicRef": "use $ref",
-    "$dynamicAnchor": "use $ref and $defs",
-    "$recursiveRef": "use $ref",
-    "$recursiveAnchor": "use $ref and $defs",
     "$vocabulary": "custom vocabularies are not supported",
     "extends": "use allOf",
     "disallow": "list the allowed types in type",
