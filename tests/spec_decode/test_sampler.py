@@ -1,67 +1,16 @@
 """The rejection sampler of a step: options at the hypothetical prefix, seeds, log-probabilities and failed rows."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from vllm.v1.sample.logits_processor import LogitsProcessors
-from vllm.v1.sample.metadata import SamplingMetadata
-from vllm.v1.sample.sampler import Sampler
-from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
 from infernix_plugin.logits_processors.row_failure import FailureKind, RowFailure
-from infernix_plugin.spec_decode.sampler import ExactRejectionSampler
+from tests.spec_decode.sampler_step import SIZE, noise, options, random_options, run, softmax
 
-SIZE = 8
 SAMPLES = 20_000
 NAN, INF = float("nan"), float("inf")
-
-
-def options(batch, **changes):
-    values = {
-        "temperature": torch.zeros(batch),
-        "all_greedy": True,
-        "all_random": False,
-        "top_p": None,
-        "top_k": None,
-        "generators": {},
-        "max_num_logprobs": None,
-        "no_penalties": True,
-        "prompt_token_ids": None,
-        "frequency_penalties": torch.zeros(batch),
-        "presence_penalties": torch.zeros(batch),
-        "repetition_penalties": torch.ones(batch),
-        "output_token_ids": [[] for _ in range(batch)],
-        "allowed_token_ids_mask": None,
-        "bad_words_token_ids": {},
-        "logitsprocs": LogitsProcessors(),
-    }
-    return SamplingMetadata(**{**values, **changes})
-
-
-def random_options(temperatures, **changes):
-    temperature = torch.tensor(temperatures)
-    return options(len(temperatures), temperature=temperature, all_greedy=False, **changes)
-
-
-def run(drafts, logits, metadata, q=None, mode="raw_logprobs"):
-    sampler = ExactRejectionSampler(Sampler(logprobs_mode=mode))
-    step = SpecDecodeMetadata.make_dummy(drafts, torch.device("cpu"))
-    output = sampler.forward(step, q, logits.clone(), metadata)
-    tokens = [[token for token in row if token != -1] for row in output.sampled_token_ids.tolist()]
-    return SimpleNamespace(tokens=tokens, failures=sampler.failures, logprobs=output.logprobs_tensors)
-
-
-def noise(rows, seed=0, size=SIZE):
-    return torch.randn(rows, size, generator=torch.Generator().manual_seed(seed))
-
-
-def softmax(row):
-    row = np.asarray(row, dtype=np.float64)
-    weights = np.exp(row - row.max())
-    return weights / weights.sum()
 
 
 def assert_law(tokens, law):
@@ -115,7 +64,7 @@ def test_penalties_see_the_drafts_before_a_row():
     result = run([path[:3]], logits, metadata, mode="processed_logprobs")
     assert result.tokens == [path], "every row is reached"
     for row, penalised in enumerate(expected):
-        ids = result.logprobs.logprob_token_ids[row].tolist()
+        ids = result.logprobs.logprob_token_ids[row]
         np.testing.assert_allclose(result.logprobs.logprobs[row], np.log(softmax(penalised))[ids], atol=1e-5)
 
 
