@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from infernix_plugin.grammar.places import UniqueItems
+
 MAX_SCALAR = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
 
@@ -109,10 +111,14 @@ NEVER = Alt(())
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Named rules and the name of the entry rule. Every :class:`Ref` names a rule of the mapping."""
+    """Named rules and the name of the entry rule. Every :class:`Ref` names a rule of the mapping.
+
+    With ``unique``, the language is only those of the strings in which no array repeats an item that must not.
+    """
 
     rules: Mapping[str, Node]
     root: str = "root"
+    unique: UniqueItems | None = None
 
     @property
     def start(self) -> Node:
