@@ -70,7 +70,7 @@ def processors(written, **of_requests):
 
 
 def run(drafts, logits, metadata, q=None, mode="raw_logprobs"):
-    """Verify ``drafts``; return the tokens of each request, the failures, and the log-probabilities as vLLM reads them."""
+    """Verify ``drafts``; return the tokens of each request, the failures, and log-probabilities as vLLM reads them."""
     sampler = ExactRejectionSampler(Sampler(logprobs_mode=mode))
     step = SpecDecodeMetadata.make_dummy(drafts, torch.device("cpu"))
     output = sampler.forward(step, q, logits.clone(), metadata)

@@ -1,7 +1,7 @@
 """The law of a step's output, computed exactly: every cell of the uniforms is tried once, so there is no chance in it.
 
-All weights are sixths, and q never is 4/6 or 5/6, so every p / q is a multiple of 1/6 and the running totals of p and of
-the residual are multiples of 1/60. The midpoints of so many cells per uniform then count every outcome exactly.
+All weights are sixths, and q never is 4/6 or 5/6, so every p / q is a multiple of 1/6 and the running totals of p and
+of the residual are multiples of 1/60. The midpoints of so many cells per uniform then count every outcome exactly.
 """
 
 import itertools
@@ -42,7 +42,7 @@ def proposal_weights(source):
 
 
 class Model:
-    """p and q, in sixths over IDS, of two draft positions and p of the bonus, after every prefix of indices into IDS."""
+    """p and q in sixths over IDS after every prefix, indices into IDS: of two draft positions, and p of the bonus."""
 
     def __init__(self, seed):
         source = random.Random(seed)
