@@ -72,6 +72,9 @@ class Reading:
         listed: the values of ``enum`` and of ``const``.
         conjuncts: places whose schemas must hold for the same value.
         unions: alternatives for the same value.
+        asides: places whose schemas need not hold, but evaluate something where they do.
+        other_members, other_items: what must hold of those that nothing evaluates; ``None`` if nothing is said of them.
+        satisfying: places whose schemas evaluate the items that satisfy them.
     """
 
     def __init__(self, document: Document, place: str, options: GrammarOptions) -> None:
@@ -89,6 +92,10 @@ class Reading:
         self.additional: Goal = ()
         self.prefix: list[Goal] = []
         self.rest: Goal = ()
+        self.asides: list[str] = []
+        self.other_members: Goal | None = None
+        self.other_items: Goal | None = None
+        self.satisfying: list[str] = []
         self._read()
 
     def _read(self) -> None:
@@ -153,6 +160,17 @@ class Reading:
         """What a part of the value must satisfy; the schemas ``true`` and ``{}`` demand nothing."""
         return () if self.document.schema_at(pointer) in (True, {}) else (self.scope + pointer,)
 
+    @property
+    def evaluates_every_member(self) -> bool:
+        """Whether a keyword applies to all members that no other one does."""
+        return "additionalProperties" in self.schema
+
+    @property
+    def evaluates_every_item(self) -> bool:
+        """Whether a keyword applies to all items that no other one does."""
+        rest = "additionalItems" if isinstance(self.schema.get("items"), list) else "items"
+        return rest in self.schema
+
     def shape(self) -> Shape:
         """What the schema's own assertions allow, without its in-place subschemas."""
         if self.fields or self.patterns or self.additional:
@@ -215,10 +233,11 @@ def _pattern(reading: Reading, source: str, location: str) -> Pattern:
         raise UnsupportedSchema(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
 
 
-def _schemas(reading: Reading, value: Json, location: str) -> Goal:
+def _listed(value: Json, location: str) -> list[str]:
+    """The pointers of the schemas in an array."""
     if not isinstance(value, list) or not value:
         fail("The value must be a non-empty array of schemas", location)
-    return tuple(reading.subschema(child(location, index)) for index in range(len(value)))
+    return [child(location, index) for index in range(len(value))]
 
 
 # Any type -------------------------------------------------------------------------------------------------------
@@ -389,7 +408,7 @@ def additional_items(reading: Reading, value: Json, location: str) -> None:
 
 def prefix_items(reading: Reading, value: Json, location: str) -> None:
     """The schemas of the first items, position by position."""
-    reading.prefix = [reading.goal(pointer) for pointer in _schemas(reading, value, location)]
+    reading.prefix = [reading.goal(pointer) for pointer in _listed(value, location)]
 
 
 def min_items(reading: Reading, value: Json, location: str) -> None:
@@ -411,6 +430,8 @@ def contains(reading: Reading, value: Json, location: str) -> None:
         _count(reading.schema[keyword], child(reading.pointer, keyword)) if keyword in reading.schema else default
         for keyword, default in (("minContains", 1), ("maxContains", None))
     ]
+    if reading.dialect == "2020-12":
+        reading.satisfying.append(reading.subschema(location))
     least, most = (1, None) if reading.dialect in ("draft-06", "draft-07") else bounds
     if least or most is not None:
         reading.narrow(Arrays(counts=(Count(reading.subschema(location), 0, least or 0, most),)))
@@ -427,6 +448,21 @@ def unique_items(reading: Reading, value: Json, location: str) -> None:
         fail("The value must be true or false", location)
     if value:
         reading.narrow(Arrays(unique=True))
+
+
+def unevaluated_items(reading: Reading, value: Json, location: str) -> None:
+    """The schema of the items that neither a keyword beside it nor an in-place subschema that holds applies to."""
+    reading.other_items = _others(reading, location)
+
+
+def _others(reading: Reading, location: str) -> Goal:
+    if reading.dialect in LEGACY:
+        raise UnsupportedSchema(
+            f"{reading.dialect} has no {location.rpartition('/')[2]}",
+            location=location,
+            hint="declare a later dialect in $schema",
+        )
+    return reading.goal(location)
 
 
 # Objects --------------------------------------------------------------------------------------------------------
@@ -502,6 +538,11 @@ def additional_properties(reading: Reading, value: Json, location: str) -> None:
     reading.additional = reading.goal(location)
 
 
+def unevaluated_properties(reading: Reading, value: Json, location: str) -> None:
+    """The schema of the members that neither a keyword beside it nor an in-place subschema that holds applies to."""
+    reading.other_members = _others(reading, location)
+
+
 def required(reading: Reading, value: Json, location: str) -> None:
     """The names that must be there."""
     if isinstance(value, bool):
@@ -548,11 +589,11 @@ def _check_dialect(reading: Reading, dialect: str, location: str) -> None:
 
 def all_of(reading: Reading, value: Json, location: str) -> None:
     """All of the schemas hold."""
-    reading.conjuncts.extend(_schemas(reading, value, location))
+    reading.conjuncts.extend(map(reading.subschema, _listed(value, location)))
 
 
 def _options(reading: Reading, value: Json, location: str) -> tuple[Option, ...]:
-    return tuple(Option((place,)) for place in _schemas(reading, value, location))
+    return tuple(Option((reading.subschema(pointer),)) for pointer in _listed(value, location))
 
 
 def any_of(reading: Reading, value: Json, location: str) -> None:
@@ -581,6 +622,8 @@ def if_(reading: Reading, value: Json, location: str) -> None:
     if branches:
         options = (Option((condition, *consequence)), Option((negated(condition), *alternative)))
         reading.unions.append(Union(options, location))
+    else:
+        reading.asides.append(condition)
 
 
 def then_or_else(reading: Reading, value: Json, location: str) -> None:
@@ -636,10 +679,12 @@ ASSERTIONS: dict[str, Callable[[Reading, Json, str], None]] = {
     "minContains": contains_bound,
     "maxContains": contains_bound,
     "uniqueItems": unique_items,
+    "unevaluatedItems": unevaluated_items,
     "properties": properties,
     "required": required,
     "patternProperties": pattern_properties,
     "additionalProperties": additional_properties,
+    "unevaluatedProperties": unevaluated_properties,
     "propertyNames": property_names,
     "minProperties": min_properties,
     "maxProperties": max_properties,

@@ -12,7 +12,8 @@ from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
-from infernix_plugin.grammar.json_schema.json_value import ROOT, Json, identity, kind_of
+from infernix_plugin.grammar.json_schema.evaluated import unevaluated
+from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
 from infernix_plugin.grammar.json_schema.reader import Document
 from infernix_plugin.grammar.json_schema.shape import (
@@ -35,6 +36,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Shape,
     Some,
     Strings,
+    alternatives,
     is_negated,
     join,
     meet,
@@ -150,10 +152,14 @@ class Reducer:
         if is_negated(place):
             inner = negated(place)
             return _Work([inner], lambda: self._complement(self._shapes[inner], inner))
-        schema = self._document.at(place[place.index(ROOT) :])
+        if parts := alternatives(place):
+            return _Work(parts, lambda: unite(branch for part in parts for branch in self._shapes[part]))
+        schema = self._document.at(pointer_of((place,)))
         if isinstance(schema, bool):
             return _Work([], lambda: ANY if schema else NOTHING)
         reading = Reading(self._document, place, self._options)
+        if reading.other_members or reading.other_items:  # every case has an option of each union
+            reading.unions = [*(union for union in reading.unions if union.exclusive), unevaluated(reading)]
         unions = [self._disjoint(union) for union in reading.unions]
         options = (option for union in unions for option in union.options)
         needed = [*reading.conjuncts, *(place for option in options for place in option.goal)]

@@ -7,6 +7,7 @@ inside them, recursion stays a reference, and there are finitely many goals.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ FALSE = "false"
 """The place whose schema nothing satisfies."""
 
 _NOT = "!"
+_EITHER = "|"
 
 KINDS = ("object", "array", "string", "number", "boolean", "null")
 
@@ -39,9 +41,21 @@ def is_negated(place: str) -> bool:
     return place.startswith(_NOT)
 
 
+def either(*places: str) -> str:
+    """The place whose schema holds where that of at least one of the places does."""
+    return places[0] if len(places) == 1 else _EITHER + json.dumps(places)
+
+
+def alternatives(place: str) -> Goal:
+    """The places that ``place`` was made of by :func:`either`, or none."""
+    return tuple(json.loads(place.removeprefix(_EITHER))) if place.startswith(_EITHER) else ()
+
+
 def pointer_of(goal: Goal) -> str:
     """The place in the document to blame when a goal cannot be met."""
-    return next((place[place.index(ROOT) :] for place in reversed(goal) if place != FALSE), ROOT)
+    place = next((place for place in reversed(goal) if place != FALSE), ROOT).removeprefix(_NOT)
+    parts = alternatives(place)
+    return pointer_of(parts[:1]) if parts else place[place.index(ROOT) :]
 
 
 def _contradicts(goal: Goal) -> bool:

@@ -22,8 +22,6 @@ STRUCTURE: Mapping[str, str] = {
 }
 
 REFUSED: Mapping[str, str] = {
-    "unevaluatedProperties": "use additionalProperties in the schema that declares the properties",
-    "unevaluatedItems": "use items or maxItems in the schema that declares the prefixItems",
     "$vocabulary": "custom vocabularies are not supported",
     "extends": "use allOf",
     "disallow": "list the allowed types in type",
