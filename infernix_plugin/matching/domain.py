@@ -142,6 +142,10 @@ class TokenDomain:
         """What the token writes; for a control token its spelling, for an unused id the empty string."""
         return self._pieces[token]
 
+    def written(self, token: int) -> bytes:
+        """The bytes by which a text token matches; empty for every other token."""
+        return self._pieces[token] if self._classes[token] == TokenClass.TEXT else b""
+
     def token_class(self, token: int) -> TokenClass:
         """The class of an id."""
         return TokenClass(self._classes[token])

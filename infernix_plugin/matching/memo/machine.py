@@ -1,0 +1,394 @@
+"""A grammar as a pushdown automaton that is made deterministic while it is used.
+
+A :class:`State` is the set of all that the text so far may be in the middle of: for each an atom, and the stack of what
+follows it. Equal stacks are the same object and so are equal states, so the same state leaves the same texts to be
+written. The converse need not hold: what looks different may leave the same texts, and a state may lead nowhere.
+
+States are partial derivatives (Antimirov 1996), taken through rules with a stack. Lexemes, intersections and
+complements have machines of their own, whose states are atoms: what is known of a terminal is known wherever it stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+from infernix_plugin.grammar.ir import (
+    ANY_CHAR,
+    EPSILON,
+    Alt,
+    And,
+    CharSet,
+    Lexeme,
+    Literal,
+    Node,
+    Not,
+    Ref,
+    Repeat,
+    Seq,
+    TokenSet,
+    repeat,
+)
+from infernix_plugin.matching.domain import Bitset
+from infernix_plugin.matching.memo.atoms import DONE, Atom, character, text
+from infernix_plugin.matching.memo.memory import Memory
+
+MAX_ITEMS = 256
+"""Most alternatives of one state."""
+MAX_LOOKS = 2048
+"""Most nodes that are looked at to find one state."""
+_STATE_BYTES = 600
+_ITEM_BYTES = 100
+_MOVE_BYTES = 60
+
+_BYTES = tuple(bytes((byte,)) for byte in range(256))
+
+_lock = threading.RLock()
+"""Held while anything is added to any machine. What is known already is read without it."""
+
+
+class Stack:
+    """What follows an atom: ``node`` from its item ``index`` on, or after ``index`` rounds; then ``rest``."""
+
+    __slots__ = ("entry", "index", "node", "rest")
+
+    def __init__(self, node: Node, index: int, rest: Stack | None) -> None:
+        self.node = node
+        self.index = index
+        self.rest = rest
+        self.entry: _Entry | None = None
+
+
+END = Stack(EPSILON, 0, None)
+
+Item = tuple[Atom, Stack]
+_Entry = tuple[frozenset[Item], bool]
+"""What may come next, and whether the text may end there."""
+
+
+class State:
+    """A position. Nothing of it changes but what is remembered.
+
+    Attributes:
+        items: what may come next.
+        accepting: whether the text may end here.
+        open: whether it may go on.
+        row: the mask, once it is known: int32, read-only.
+    """
+
+    __slots__ = ("_machine", "_moves", "_steps", "accepting", "items", "open", "row")
+
+    def __init__(self, machine: Machine, items: frozenset[Item], accepting: bool) -> None:
+        self._machine = machine
+        self._moves: dict[int, State | None] = {}
+        self._steps: dict[int, State | None] = {}
+        self.items = items
+        self.accepting = accepting
+        self.open = bool(items)
+        self.row: Bitset | None = None
+
+    def after(self, byte: int) -> State | None:
+        """The state after one more byte; ``None`` if there surely is none, :data:`LOST` if it is too much to follow."""
+        try:
+            return self._moves[byte]
+        except KeyError:
+            pass
+        with _lock:
+            target = self._machine.follow(self, _BYTES[byte])
+            self._machine.spend(_MOVE_BYTES)
+            self._moves[byte] = target
+            return target
+
+    def over(self, token: int, piece: bytes) -> State | None:
+        """The state after a token that writes ``piece``, nothing for a control token; otherwise as :meth:`after`."""
+        try:
+            return self._steps[token]
+        except KeyError:
+            pass
+        with _lock:
+            target = self._machine.follow(self, piece, token)
+            if target is not self:
+                self._machine.spend(_MOVE_BYTES)
+                self._steps[token] = target
+            return target
+
+    def names_tokens(self) -> bool:
+        """Whether a token may come next by its id."""
+        return any(isinstance(atom, TokenAtom) for atom, _ in self.items)
+
+    def remember(self, row: Bitset) -> None:
+        """Keep the mask of this state, which must not change any more."""
+        with _lock:
+            if self.row is None:
+                self._machine.spend(row.nbytes)
+                self.row = row
+
+    def forget(self) -> None:
+        """Drop what is remembered."""
+        self._moves.clear()
+        self._steps.clear()
+        self.row = None
+
+
+class Machine:
+    """The states of one language."""
+
+    def __init__(self, start: Node, rules: Mapping[str, Node], terminals: Terminals) -> None:
+        """Nothing is done before the first look."""
+        self._start = start
+        self._rules = rules
+        self._terminals = terminals
+        self._stacks: dict[tuple[int, int, Stack], Stack] = {}
+        self._states: dict[_Entry, State] = {}
+        self._looks = 0
+        self.bytes = 0
+        terminals.memory.watch(self)
+
+    def start(self) -> State:
+        """The state before the first byte; :data:`LOST` if it is too much to follow."""
+        with _lock:
+            self._looks = 0
+            try:
+                return self._state(*self._enter(self._start, 0, END))
+            except (_TooMuch, RecursionError):
+                return LOST
+
+    def follow(self, state: State, piece: bytes, token: int | None = None) -> State | None:
+        """Find the state after ``piece``, which one token may write or be read by its id. Called under the lock."""
+        items: Collection[Item] = state.items if piece else ()
+        accepting = False
+        self._looks = 0
+        try:
+            for byte in piece:
+                found: set[Item] = set()
+                accepting = False
+                for atom, rest in items:
+                    target = atom.after(byte)
+                    if target is not None:
+                        accepting |= self._arrive(target, rest, found)
+                items = found
+            if token is not None:
+                items = {*items}
+                for atom, rest in state.items:
+                    if isinstance(atom, TokenAtom) and atom.takes(token):
+                        accepting |= self._arrive(DONE, rest, items)
+            return self._state(frozenset(items), accepting) if items or accepting else None
+        except (_TooMuch, RecursionError):
+            return LOST
+
+    def spend(self, size: int) -> None:
+        """Count ``size`` more bytes; past the budget of all machines, they forget everything."""
+        self.bytes += size
+        self._terminals.memory.spend(size)
+
+    def forget(self) -> None:
+        """Drop all states; those still in use find their way again."""
+        for state in self._states.values():
+            state.forget()
+        self._states = {}
+        self._stacks = {}
+        self.bytes = 0
+
+    def _arrive(self, atom: Atom, rest: Stack, found: set[Item]) -> bool:
+        """Add what may come next at ``atom`` with ``rest`` behind it; whether the text may end there."""
+        if atom is LOST:
+            raise _TooMuch
+        if atom.open:
+            found.add((atom, rest))
+        if not atom.accepting:
+            return False
+        if rest.entry is None:
+            rest.entry = (frozenset(), True) if rest.rest is None else self._enter(rest.node, rest.index, rest.rest)
+        items, accepting = rest.entry
+        found |= items
+        return accepting
+
+    def _enter(self, node: Node, index: int, rest: Stack) -> _Entry:
+        """What may come next where ``node`` goes on from ``index``; whether all of it may be passed over."""
+        found: set[Item] = set()
+        accepting = False
+        pending: list[tuple[Node, int, Stack | None]] = [(node, index, rest)]
+        seen: set[tuple[int, int, Stack | None]] = set()
+        while pending:
+            node, index, behind = pending.pop()
+            if behind is None:
+                accepting = True
+                continue
+            key = id(node), index, behind
+            if key in seen:
+                continue
+            seen.add(key)
+            self._looks += 1
+            if self._looks > MAX_LOOKS:
+                raise _TooMuch
+            match node:
+                case Ref(name):
+                    pending.append((self._rules[name], 0, behind))
+                case Seq(()):
+                    pending.append((behind.node, behind.index, behind.rest))
+                case Seq(items):
+                    last = index + 1 == len(items)
+                    pending.append((items[index], 0, behind if last else self._stack(node, index + 1, behind)))
+                case Alt(options):
+                    pending.extend((option, 0, behind) for option in options)
+                case Repeat(item, minimum, maximum):
+                    if maximum is None or index < maximum:
+                        rounds = min(index + 1, minimum) if maximum is None else index + 1
+                        pending.append((item, 0, self._stack(node, rounds, behind)))
+                    if index >= minimum:
+                        pending.append((behind.node, behind.index, behind.rest))
+                case _:
+                    atom = self._terminals.atom(node)
+                    if atom is LOST:
+                        raise _TooMuch
+                    if atom.open:
+                        found.add((atom, behind))
+                    if atom.accepting:
+                        pending.append((behind.node, behind.index, behind.rest))
+        return frozenset(found), accepting
+
+    def _stack(self, node: Node, index: int, rest: Stack) -> Stack:
+        key = id(node), index, rest
+        stack = self._stacks.get(key)
+        if stack is None:
+            stack = self._stacks[key] = Stack(node, index, rest)
+            self.spend(_ITEM_BYTES)
+        return stack
+
+    def _state(self, items: frozenset[Item], accepting: bool) -> State:
+        if len(items) > MAX_ITEMS:
+            raise _TooMuch
+        key = items, accepting
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = State(self, items, accepting)
+            self.spend(_STATE_BYTES + _ITEM_BYTES * len(items))
+        return state
+
+
+class _TooMuch(Exception):
+    """A place leaves more open than is worth remembering, or without end: left recursion, for example."""
+
+
+MAX_ATOMS = 1 << 12
+"""Most nodes whose atoms are kept."""
+
+
+class Terminals:
+    """The atoms of all machines that share one memory, each made on first use."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self._atoms: dict[int, tuple[Node, Atom]] = {}
+        self._anything: Atom | None = None
+
+    def atom(self, node: Node) -> Atom:
+        """The atom of a node that is neither reference, sequence, choice nor repetition."""
+        known = self._atoms.get(id(node))
+        if known is not None and known[0] is node:
+            return known[1]
+        with _lock:
+            atom = self._made(node)
+            if len(self._atoms) >= MAX_ATOMS:
+                self._atoms.clear()
+            self._atoms[id(node)] = node, atom  # which keeps the node's identity from being used again
+            return atom
+
+    def _made(self, node: Node) -> Atom:
+        match node:
+            case Literal(content):
+                return text(node) if content else DONE
+            case CharSet():
+                return character(node)
+            case TokenSet():
+                return TokenAtom(node)
+            case Lexeme(item):
+                return self.atom(item) if isinstance(item, And | Not | Lexeme) else self._machine(item)
+            case And(items):
+                return self._product(items)
+            case _:
+                return self._product((node,))
+
+    def _machine(self, node: Node) -> Atom:
+        return Machine(node, {}, self).start()
+
+    def _product(self, items: tuple[Node, ...]) -> Atom:
+        inside = tuple(self._part(item) for item in items if not isinstance(item, Not))
+        outside = tuple(self._part(item.item) for item in items if isinstance(item, Not))
+        if not inside:
+            if self._anything is None:
+                self._anything = self._machine(repeat(ANY_CHAR))
+            inside = (self._anything,)
+        return LOST if LOST in (*inside, *outside) else _Product(inside, outside, {})
+
+    def _part(self, node: Node) -> Atom:
+        return self.atom(node) if isinstance(node, And | Not | Lexeme | Literal | CharSet) else self._machine(node)
+
+
+class TokenAtom:
+    """One token of a set, by its id. It reads no bytes."""
+
+    __slots__ = ("_exclude", "_ids")
+    accepting = False
+    open = True
+
+    def __init__(self, node: TokenSet) -> None:
+        self._ids = frozenset(node.ids)
+        self._exclude = node.exclude
+
+    def after(self, byte: int) -> Atom | None:
+        """Nothing."""
+        return None
+
+    def takes(self, token: int) -> bool:
+        """Whether the token, which is one that can be generated, is in the set."""
+        return (token in self._ids) != self._exclude
+
+
+_Parts = tuple[tuple[Atom, ...], tuple[Atom, ...]]
+
+
+class _Product:
+    """The strings in all of ``inside`` and in none of ``outside``."""
+
+    __slots__ = ("_inside", "_known", "_outside", "accepting", "open")
+    MAX_KNOWN = 1 << 12
+
+    def __init__(self, inside: tuple[Atom, ...], outside: tuple[Atom, ...], known: dict[_Parts, Atom]) -> None:
+        self._inside = inside
+        self._outside = outside
+        self._known = known
+        self.accepting = all(part.accepting for part in inside) and not any(part.accepting for part in outside)
+        self.open = all(part.open for part in inside)
+
+    def after(self, byte: int) -> Atom | None:
+        inside: list[Atom] = []
+        for part in self._inside:
+            target = part.after(byte)
+            if target is None:
+                return None
+            inside.append(target)
+        outside = [target for part in self._outside if (target := part.after(byte)) is not None]
+        if LOST in inside or LOST in outside:
+            return LOST
+        key = tuple(inside), tuple(outside)
+        with _lock:
+            known = self._known.get(key)
+            if known is None:
+                if len(self._known) >= self.MAX_KNOWN:
+                    self._known.clear()
+                known = self._known[key] = _Product(*key, self._known)
+        return known
+
+
+class _Lost(State):
+    """A place that is not followed."""
+
+    def after(self, byte: int) -> State | None:
+        return self
+
+    def over(self, token: int, piece: bytes) -> State | None:
+        return self
+
+
+LOST = _Lost(Machine(EPSILON, {}, Terminals(Memory(0))), frozenset(), False)
