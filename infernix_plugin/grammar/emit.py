@@ -155,17 +155,20 @@ class _Writer:
         counts of a class stay outside as well: they have many states, and as rules of their own they are shared.
         """
         run: list[Node] = []
+        positions = depth = 0  # of the run: that it fits follows from its items, without a look at all of it again
         for item in (*items, None):
             if item is not None and self._fits_regex(item) and not _is_long_count(item):
                 if run or not _is_flat(item):
-                    if run and not self._fits_regex(self._pool.seq(*run, item)):
+                    facts = self._pool.facts(item)
+                    positions, depth = positions + facts.positions, max(depth, facts.depth)
+                    if run and (positions > MAX_REGEX_POSITIONS or depth >= MAX_REGEX_DEPTH):
                         yield self._pool.seq(*run)
-                        run = []
+                        run, positions, depth = [], facts.positions, facts.depth
                     run.append(item)
                     continue
             elif run:
                 yield self._pool.seq(*run)
-                run = []
+                run, positions, depth = [], 0, 0
             if item is not None:
                 yield item
 

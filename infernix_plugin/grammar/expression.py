@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from infernix_plugin.grammar.ir import EPSILON, NEVER, Alt, Literal, Node, Repeat, Seq, repeat
+from infernix_plugin.grammar.ir import EPSILON, NEVER, Alt, CharSet, Literal, Node, Repeat, Seq, joined, repeat
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.source import Source
 
+_COMPARED_PARTS = 32
+"""Most parts of a repeated item that is compared with its neighbour."""
+
 
 def sequence(items: list[Node]) -> Node:
-    """``items`` one after another with literals joined; groups are kept as they are, so the cost is linear."""
-    joined: list[Node] = []
+    """``items`` in a row, literals and repetitions of one thing joined; groups stay, so the cost is linear."""
+    parts: list[Node] = []
     run: list[str] = []
     for item in items:
         if item == NEVER:
@@ -24,15 +27,31 @@ def sequence(items: list[Node]) -> Node:
             run.append(item.text)
             continue
         if run:
-            joined.append(Literal("".join(run)))
+            parts.append(Literal("".join(run)))
             run = []
-        joined.append(item)
+        if isinstance(item, Repeat) and parts and (both := _one_repetition(parts[-1], item)) is not None:
+            parts[-1] = both
+        else:
+            parts.append(item)
     if run:
-        joined.append(Literal("".join(run)))
-    kept = [item for item in joined if item != EPSILON]
+        parts.append(Literal("".join(run)))
+    kept = [item for item in parts if item != EPSILON]
     if not kept:
         return EPSILON
     return kept[0] if len(kept) == 1 else Seq(tuple(kept))
+
+
+def _one_repetition(before: Node, item: Repeat) -> Node | None:
+    """Two repetitions of one flat item as one."""
+    if not isinstance(before, Repeat) or not _is_flat(item.item):
+        return None
+    return joined(before, item) if before.item == item.item else None
+
+
+def _is_flat(node: Node) -> bool:
+    """Whether ``node`` is cheap to compare, which recurses: a set of characters, or a few leaves."""
+    parts = node.items if isinstance(node, Seq) else node.options if isinstance(node, Alt) else (node,)
+    return len(parts) <= _COMPARED_PARTS and all(isinstance(part, CharSet | Literal) for part in parts)
 
 
 def choice_of(options: list[Node]) -> Node:

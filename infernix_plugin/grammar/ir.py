@@ -203,6 +203,20 @@ def repeat(item: Node, minimum: int = 0, maximum: int | None = None) -> Node:
     return item if (minimum, maximum) == (1, 1) else Repeat(item, minimum, maximum)
 
 
+MAX_JOINED_COUNT = 1 << 16
+"""Largest count that joining neighbours may write; engines keep counts in 32 bits."""
+
+
+def joined(left: Repeat, right: Repeat) -> Repeat | None:
+    """``x{a,b} x{c,d}`` as ``x{a+c,b+d}``, for two repetitions of one item; ``None`` if that count is too large.
+
+    Written out, a run of n optional items has n * n / 2 ways from one to another; as a count it has n.
+    """
+    maximum = None if left.maximum is None or right.maximum is None else left.maximum + right.maximum
+    minimum = left.minimum + right.minimum
+    return None if max(minimum, maximum or 0) > MAX_JOINED_COUNT else Repeat(left.item, minimum, maximum)
+
+
 def optional(item: Node) -> Node:
     """``item`` or nothing."""
     return repeat(item, 0, 1)

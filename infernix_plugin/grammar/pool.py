@@ -29,6 +29,7 @@ from infernix_plugin.grammar.ir import (
     TokenSet,
     charset,
     children,
+    joined,
 )
 
 HUGE = 1 << 40
@@ -143,7 +144,7 @@ class Pool:
         return self._intern(item)
 
     def seq(self, *items: Node) -> Node:
-        """Concatenation of pooled nodes: flat, literals joined, no empty strings, empty language absorbing."""
+        """Concatenation of pooled nodes: flat, no empty strings, literals and loops over one item joined."""
         flat: list[Node] = []
         for item in items:
             for part in item.items if isinstance(item, Seq) else (item,):
@@ -154,6 +155,16 @@ class Pool:
                         continue
                     if flat and isinstance(flat[-1], Literal):
                         flat[-1] = self.literal(flat[-1].text + part.text)
+                        continue
+                if (
+                    isinstance(part, Repeat)
+                    and flat
+                    and isinstance(last := flat[-1], Repeat)
+                    and last.item is part.item
+                ):
+                    both = joined(last, part)
+                    if both is not None:
+                        flat[-1] = self.repeat(part.item, both.minimum, both.maximum)
                         continue
                 flat.append(part)
         if not flat:
