@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
+from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.framing.phases import CONTENT, Framing
+from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
+from infernix_plugin.framing.tools.grammar import CallTokens, calls_of, output_grammar
+from infernix_plugin.framing.tools.markup import CALL_CLOSE, CALL_OPEN
 from infernix_plugin.grammar import budget, gbnf, lark
 from infernix_plugin.grammar.build import build
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
@@ -13,7 +17,7 @@ from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
 from infernix_plugin.matching.compiled import CompiledGrammar
-from infernix_plugin.matching.domain import TokenDomain
+from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, as_terminal
 from infernix_plugin.matching.terminals import restrict_terminals
 
@@ -77,6 +81,26 @@ class ConstraintCompiler:
         compiled, outcome = self._cache.get((constraint, framing), lambda: self._build(constraint, framing))
         return Preparation(compiled, outcome, perf_counter() - started)
 
+    def prepare_tools(
+        self, contract: ToolContract, content: OutputConstraint | None = None, *, framing: Framing = CONTENT
+    ) -> Preparation:
+        """The compiled grammar of an output with tools, inside a framing.
+
+        Args:
+            contract: the tools and the policy.
+            content: what an answer that is no call has to be; ``None`` for free text.
+            framing: what stands before both.
+
+        Raises:
+            ConstraintError: the contract or the content cannot be enforced; see :func:`~.grammar.calls_of`.
+        """
+        if content is not None and contract.choice is CallChoice.NONE:
+            return self.prepare(content, framing=framing)
+        started = perf_counter()
+        key = (contract.identity(), content, framing)
+        compiled, outcome = self._cache.get(key, lambda: self._build_tools(contract, content, framing))
+        return Preparation(compiled, outcome, perf_counter() - started)
+
     def compile_structural_tag(self, text: str) -> CompiledGrammar:
         """The compiled grammar of an xgrammar structural tag, given as JSON text.
 
@@ -105,13 +129,32 @@ class ConstraintCompiler:
     def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
         # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
         with budget.limit(self._seconds):
-            content = restrict_terminals(
-                build(constraint, self._options), self.domain, lambda token: self._place_of(token, constraint)
-            )
+            content = self._content(constraint)
             budget.checkpoint()
             framed = framing.apply(as_terminal(content))
             budget.checkpoint()
             return self._compile(framed)
+
+    def _build_tools(
+        self, contract: ToolContract, content: OutputConstraint | None, framing: Framing
+    ) -> CompiledGrammar:
+        with budget.limit(self._seconds):
+            calls = calls_of(contract, self._options)
+            answer = None if content is None else self._content(content)
+            budget.checkpoint()
+            return self._compile(framing.apply(output_grammar(contract, calls, self._call_tokens(), answer)))
+
+    def _content(self, constraint: OutputConstraint) -> Grammar:
+        return restrict_terminals(
+            build(constraint, self._options), self.domain, lambda token: self._place_of(token, constraint)
+        )
+
+    def _call_tokens(self) -> CallTokens:
+        opening = self.domain.control_id(CALL_OPEN)
+        if opening is None:
+            raise ConflictingConstraints(f"The model has no token {CALL_OPEN}, so its calls cannot be constrained.")
+        closing = self.domain.control_id(CALL_CLOSE)
+        return CallTokens(opening, closing, tuple(self.domain.ids_of_class(TokenClass.CONTROL)))
 
     def _place_of(self, token: int, constraint: OutputConstraint) -> str | None:
         """Where a GBNF text names a token id first: the grammar made of it knows no places."""

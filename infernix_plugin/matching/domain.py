@@ -162,6 +162,10 @@ class TokenDomain:
         """Whether the token, which may be any integer, ends an output."""
         return 0 <= token < self.vocab_size and self._classes[token] == TokenClass.STOP
 
+    def is_control(self, token: int) -> bool:
+        """Whether the token, which may be any integer, is a control token."""
+        return 0 <= token < self.vocab_size and self._classes[token] == TokenClass.CONTROL
+
     def is_generable(self, token: int) -> bool:
         """Whether the token, which may be any integer, is a text or control token."""
         return 0 <= token < self.vocab_size and self._classes[token] in _GENERABLE

@@ -257,3 +257,33 @@ def test_a_session_outlives_an_error_in_the_lexer_it_shares(monkeypatch: pytest.
     assert mask(grammar.session())[0] is MaskState.READY
     assert grammar.session().accept(colon)
     assert bystander.accept(PIECES.index(b"a"))
+
+
+def test_other_terminals_stand_together_if_none_begins_another():
+    apart = Grammar({"root": seq(alt(Lexeme(Literal("<a b>")), Lexeme(Literal("<a c>"))), Lexeme(Literal("</ d>")))})
+    assert ambiguity(apart, DOMAIN) is None
+    begun = Grammar({"root": alt(Lexeme(Literal("<a b>")), Lexeme(Literal("<a b> c")))})
+    assert ambiguity(begun, DOMAIN) is not None
+    line = Lexeme(seq(Literal("<"), repeat(chars("ab ")), Literal(">")))
+    assert ambiguity(Grammar({"root": alt(line, Lexeme(Literal("</ d>")))}), DOMAIN) is None
+    assert ambiguity(Grammar({"root": alt(line, Lexeme(Literal("<a b>")))}), DOMAIN) is not None
+    assert ambiguity(Grammar({"root": alt(line, Lexeme(Literal("<a b> c")))}), DOMAIN) is not None
+
+
+def test_what_only_one_token_leads_to_is_looked_at_apart():
+    marker, space = TokenSet((CONTROL["<x>"],)), Lexeme(repeat(chars(" \n"), 0, 3))
+    spaced = seq(Literal("1"), space, Literal(","))
+    lines = seq(marker, Literal("1"), Lexeme(Literal("\n<end of it>")))
+    apart = Grammar({"root": alt(Ref("spaced"), Ref("lines")), "spaced": spaced, "lines": lines})
+    assert ambiguity(apart, DOMAIN) is None
+    behind_text = Grammar({**apart.rules, "lines": seq(Literal("1"), marker, *lines.items[1:])})
+    assert ambiguity(behind_text, DOMAIN) is not None
+    entered_twice = Grammar(
+        {
+            **apart.rules,
+            "root": alt(Ref("spaced"), Ref("lines"), Ref("tail")),
+            "lines": seq(marker, Ref("tail")),
+            "tail": seq(*lines.items[1:]),
+        }
+    )
+    assert ambiguity(entered_twice, DOMAIN) is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from infernix_plugin.errors import UnsupportedSchema
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.json_schema import values
@@ -14,12 +16,20 @@ from infernix_plugin.grammar.options import GrammarOptions
 __all__ = ["json_object", "lower"]
 
 
-def lower(text: str, options: GrammarOptions) -> Grammar:
+LoweringFactory = Callable[[Reducer, GrammarOptions], Lowering]
+
+
+def lower(text: str, options: GrammarOptions, lowering: LoweringFactory = Lowering) -> Grammar:
     """The grammar of the JSON values that satisfy the schema ``text``.
 
     Members come in declared order, undeclared ones last; between tokens there may be up to
     ``options.max_whitespace`` characters of whitespace, before and after the value none. Strings have canonical
     escapes and numbers bounded length, so the grammar derives one spelling of a value where JSON has endless many.
+
+    Args:
+        text: the schema.
+        options: how it is read, and limits.
+        lowering: makes what writes the rules. It is called again where options of a ``oneOf`` turn out to overlap.
 
     Raises:
         InvalidSchema: the text is not JSON, or a keyword has a value it cannot have.
@@ -32,7 +42,7 @@ def lower(text: str, options: GrammarOptions) -> Grammar:
     overlaps: dict[str, frozenset[tuple[int, int]]] = {}
     while True:
         try:
-            return Lowering(Reducer(document, options, overlaps), options).grammar()
+            return lowering(Reducer(document, options, overlaps), options).grammar()
         except Overlapping as overlapping:  # once more, with negations; they may bring further oneOf into sight
             found.append(overlapping)
             for location, pairs in overlapping.overlaps.items():

@@ -91,7 +91,7 @@ class Lowering:
             UnsupportedSchema: a range of numbers that holds none we could write.
             ConstraintTooLarge: more than ``max_nodes`` grammar nodes.
         """
-        self._define("root", self.value((ROOT,)))
+        self._define("root", self.root())
         while self._pending:
             name, branch, goal = self._pending.popleft()
             self._define(name, self._body(name, branch, goal))
@@ -101,6 +101,10 @@ class Lowering:
         if grammar.root not in alive:
             raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=self._culprit((ROOT,), alive))
         return pruned(grammar, alive)
+
+    def root(self) -> Node:
+        """The entry rule: the values that satisfy the whole document."""
+        return self.value((ROOT,))
 
     def _define(self, name: str, body: Node) -> None:
         budget.checkpoint()

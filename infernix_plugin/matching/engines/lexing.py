@@ -7,22 +7,26 @@ may follow the match. JSON terminals have a reason for that, which this module c
 - no string, cut at its closing quote, is the beginning of a longer string; a punctuation mark is one character;
 - a word (name, number, literal) is never followed by a word, a run of blanks never by blanks.
 
-Every other terminal must be the only one where it is allowed, and keep the promise of
-:class:`~infernix_plugin.grammar.ir.Lexeme`. A grammar for which this cannot be shown is not run by llguidance.
+What stands behind a single token, and nowhere else, is looked at apart: tool calls, for example.
+
+Every other terminal must keep the promise of :class:`~infernix_plugin.grammar.ir.Lexeme` and be the only one where it
+is allowed, or one of several of which it is proven that no text of one is a text of another or its beginning. A
+grammar for which this cannot be shown is not run by llguidance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import lru_cache, reduce
-from itertools import combinations
+from itertools import combinations, pairwise
 from operator import and_, or_
 from typing import NamedTuple
 
 from infernix_plugin.grammar.analysis import SharedFold, components, nullable, references
 from infernix_plugin.grammar.emit_lark import literal_pieces, terminal
 from infernix_plugin.grammar.ir import (
+    ANY_CHAR,
     Alt,
     And,
     CharSet,
@@ -35,11 +39,15 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    alt,
     chars,
     charset,
     children,
     complement,
+    repeat,
+    seq,
 )
+from infernix_plugin.grammar.json_schema.derivatives import Intersection, Undecided
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 
 
@@ -96,7 +104,7 @@ def ambiguity(grammar: Grammar, domain: TokenDomain) -> str | None:
     joints = _Joints(grammar)
     for allowed in joints.allowed_together():
         texts = allowed & ~joints.token_sets
-        if texts & joints.others and texts & (texts - 1):
+        if texts & joints.others and texts & (texts - 1) and not joints.are_told_apart(texts):
             return "text that is not one JSON token may stand where other text may stand"
         sets = list(joints.token_sets_in(allowed))
         if texts and any(_names_text(tokens, domain) for tokens in sets):
@@ -146,11 +154,14 @@ class _Joints:
         self._rules = grammar.rules
         self._spans = dict.fromkeys(self._rules, _NOTHING)
         self._symbols: list[_Symbol] = []
-        self._numbers: dict[_Symbol, int] = {}
+        self._zones = _zones(self._rules)
+        self._zone = 0
+        self._numbers: dict[tuple[int, _Symbol], int] = {}
         self._of_kind = dict.fromkeys(_Cut, 0)
         self._after: list[int] = []
         self._joined: set[tuple[int, int]] = set()
-        self._known: dict[int, _Span] = {}
+        self._known: dict[tuple[int, int], _Span] = {}
+        self._items: dict[int, Node] = {}
         self.token_sets = self.others = 0
         uses = {name: dict.fromkeys(references(body)) for name, body in self._rules.items()}
         for group in components(uses):
@@ -171,7 +182,21 @@ class _Joints:
         same = allowed & self._of_kind[kind]
         if not same or (not same & (same - 1) and self._symbols[same.bit_length() - 1].mark is not None):
             return False
-        return bool(self._followers(same) & (self._of_kind[kind] | self.others))
+        followers = self._followers(same)
+        return bool(followers & self._of_kind[kind]) or any(
+            self._may_begin_with(number, kind) for number in _bits(followers & self.others)
+        )
+
+    def are_told_apart(self, texts: int) -> bool:
+        """Whether it is proven that no text of one of the symbols is a text of another, or the beginning of a text."""
+        if texts & ~self.others or any(number not in self._items for number in _bits(texts)):
+            return False
+        return _are_prefix_free(tuple(self._items[number] for number in _bits(texts)))
+
+    def _may_begin_with(self, number: int, kind: _Cut) -> bool:
+        item = self._items.get(number)
+        continued = _WORDS if kind is _Cut.WORD else _BLANKS
+        return not (isinstance(item, Literal) and item.text and ord(item.text[0]) not in continued)
 
     def allowed_together(self) -> Iterator[int]:
         """Sets that cover every set of terminals that the lexer may have to tell apart.
@@ -198,6 +223,7 @@ class _Joints:
         """One round over mutually recursive rules; whether another is needed."""
         before = [self._spans[name] for name in group]
         for name in group:
+            self._zone = self._zones.get(name, 0)
             self._spans[name] = self._span(self._rules[name])
         return before != [self._spans[name] for name in group]
 
@@ -218,7 +244,7 @@ class _Joints:
                 [
                     spans[child.name]
                     if isinstance(child, Ref)
-                    else known.get(id(child)) or done.get(id(child)) or self._leaf(child)
+                    else known.get((self._zone, id(child))) or done.get(id(child)) or self._leaf(child)
                     for child in below
                 ],
             )
@@ -246,9 +272,10 @@ class _Joints:
     def _leaf(self, node: Node) -> _Span:
         if isinstance(node, Ref):
             return self._spans[node.name]
-        span = self._known.get(id(node))
+        key = self._zone, id(node)
+        span = self._known.get(key)
         if span is None:
-            span = self._known[id(node)] = self._new_leaf(node)
+            span = self._known[key] = self._new_leaf(node)
         return span
 
     def _new_leaf(self, node: Node) -> _Span:
@@ -257,6 +284,8 @@ class _Joints:
                 return self._sequence([self._one(symbol) for symbol in _literal_symbols(text)])
             case Lexeme(item):
                 one = self._one(*_symbols(item))
+                if one.first & self.others:
+                    self._items[one.first.bit_length() - 1] = item
                 return _Span(one.first, one.last, nullable(node))
             case TokenSet():
                 return self._one(_Symbol(_Cut.NEITHER, node))
@@ -265,7 +294,7 @@ class _Joints:
     def _one(self, *symbols: _Symbol) -> _Span:
         bits = 0
         for symbol in symbols:
-            number = self._numbers.setdefault(symbol, len(self._symbols))
+            number = self._numbers.setdefault((self._zone, symbol), len(self._symbols))
             bits |= 1 << number
             if number == len(self._symbols):
                 self._symbols.append(symbol)
@@ -295,6 +324,44 @@ class _Joints:
             self._joined.add((before, after))
             for number in _bits(before):
                 self._after[number] |= after
+
+
+def _zones(rules: Mapping[str, Node]) -> dict[str, int]:
+    """Rules that only one rule leads to, which begins with a token: once in them, the output is nowhere else.
+
+    Two terminals of different zones are therefore never allowed together, even if they are equal.
+    """
+    entries = [name for name, body in rules.items() if _begins_with_token(body)]
+    zones: dict[str, int] = {}
+    for number, entry in enumerate(entries, 1):
+        inside, pending = {entry}, [entry]
+        while pending:
+            found = set(references(rules[pending.pop()])) - inside
+            inside |= found
+            pending.extend(found)
+        outside = [name for name in rules if name not in inside]
+        if not any(inside.intersection(references(rules[name])) - {entry} for name in outside):
+            zones.update(dict.fromkeys(inside - zones.keys(), number))
+    return zones
+
+
+def _begins_with_token(body: Node) -> bool:
+    first = body.items[0] if isinstance(body, Seq) else body
+    return isinstance(first, TokenSet) and not first.exclude
+
+
+@lru_cache(maxsize=256)
+def _are_prefix_free(languages: tuple[Node, ...]) -> bool:
+    texts = sorted(item.text for item in languages if isinstance(item, Literal))
+    if len(texts) == len(languages):
+        return not any(longer.startswith(shorter) for shorter, longer in pairwise(texts))
+    union = alt(*languages)
+    try:
+        return Intersection([seq(union, repeat(ANY_CHAR, 1)), union]).is_empty() and all(
+            Intersection(pair).is_empty() for pair in combinations(languages, 2)
+        )
+    except Undecided:
+        return False
 
 
 def _bits(numbers: int) -> Iterator[int]:

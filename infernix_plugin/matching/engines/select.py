@@ -25,6 +25,7 @@ from infernix_plugin.grammar.analysis import (
 )
 from infernix_plugin.grammar.budget import CompileTimeout
 from infernix_plugin.grammar.ir import (
+    EPSILON,
     Alt,
     And,
     CharSet,
@@ -35,6 +36,7 @@ from infernix_plugin.grammar.ir import (
     Ref,
     Repeat,
     Seq,
+    TokenSet,
     walk,
 )
 from infernix_plugin.matching.domain import TokenDomain
@@ -69,7 +71,7 @@ class Engines:
         needed = reachable(grammar)
         grammar = Grammar({name: body for name, body in grammar.rules.items() if name in needed}, grammar.root)
         intersections = has_intersections(grammar)
-        if intersections or _has_lexemes(grammar):
+        if intersections or _has_lexemes(grammar) or not _has_text(grammar):
             obstacle = self._obstacle(grammar)
             if obstacle is None:
                 try:
@@ -106,6 +108,12 @@ def as_terminal(grammar: Grammar) -> Grammar:
 
 def _has_lexemes(grammar: Grammar) -> bool:
     return any(isinstance(leaf, Lexeme) for body in grammar.rules.values() for leaf in leaves(body))
+
+
+def _has_text(grammar: Grammar) -> bool:
+    """Whether anything but tokens is named by what it writes."""
+    text = (leaf for body in grammar.rules.values() for leaf in leaves(body) if not isinstance(leaf, TokenSet | Ref))
+    return any(leaf != EPSILON for leaf in text)
 
 
 def _has_bare_characters(node: Node) -> bool:
