@@ -19,6 +19,9 @@ REMOVED = {
 }
 """Fields of older vLLM releases and what to write instead; vLLM itself accepts and ignores them."""
 
+MAX_BIAS = 1e30
+"""Far beyond what changes a probability; far below where float32 logits, divided by a small temperature, overflow."""
+
 
 def check_request(request: Any) -> None:
     """Refuse what a request (chat, completion, Responses) says beside or instead of one constraint.
@@ -83,6 +86,7 @@ def check_sampling(options: Any, model_stops: Collection[int]) -> None:
     reasons = {
         "use_beam_search": "a beam is not one output with one constraint",
         "stop": "a stop string may cut the output before it is complete",
+        "include_stop_str_in_output": "the text of the stop token is not part of the constrained output",
         "ignore_eos": "the output could not end where the constraint ends",
         "min_tokens": "it forbids the stop token where the constraint may allow nothing else",
         "bad_words": "it may forbid the only token that the constraint allows",
@@ -91,6 +95,13 @@ def check_sampling(options: Any, model_stops: Collection[int]) -> None:
     for name, reason in reasons.items():
         if getattr(options, name, None):
             raise ConflictingConstraints(f"{name} cannot be combined with a constraint: {reason}.", location=name)
+    for token, bias in (getattr(options, "logit_bias", None) or {}).items():
+        if not abs(bias) <= MAX_BIAS:
+            raise ConflictingConstraints(
+                f"logit_bias gives token {token} the bias {bias}, with which no probabilities can be computed.",
+                location="logit_bias",
+                hint=f"A bias beside a constraint is a number from -{MAX_BIAS:g} to {MAX_BIAS:g}.",
+            )
     foreign = set(getattr(options, "stop_token_ids", None) or ()) - set(model_stops)
     if foreign:
         raise ConflictingConstraints(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from math import isfinite
 from typing import Any
 
 import torch
@@ -56,5 +57,9 @@ def _may_forbid(metadata: Any, request: int) -> bool:
     return (
         request in metadata.bad_words_token_ids
         or (mask is not None and bool(mask[request].any()))
-        or any(request in getattr(each, "min_toks", ()) for each in metadata.logitsprocs.non_argmax_invariant)
+        or any(
+            request in getattr(each, "min_toks", ())
+            or not all(map(isfinite, getattr(each, "biases", {}).get(request, {}).values()))
+            for each in metadata.logitsprocs.non_argmax_invariant
+        )
     )

@@ -20,6 +20,36 @@ class SettingsRefused(SettingsError, SystemExit):
         self.code = line
 
 
+EXACT_METHODS = ("standard", "block")
+"""vLLM's ways to verify drafts after which the output is distributed as without drafts."""
+
+
+def _refuse_inexact(config: Any) -> None:
+    """Refuse speculation under which no constraint, or not the right distribution, would hold."""
+    speculation = config.speculative_config
+    if speculation is None:
+        return
+    if speculation.rejection_sample_method not in EXACT_METHODS:
+        problem = (
+            f"rejection_sample_method {speculation.rejection_sample_method!r} accepts drafts that the target would "
+            f"reject, so no constraint could hold; {' and '.join(map(repr, EXACT_METHODS))} are exact"
+        )
+    elif speculation.draft_sample_method != "greedy" and not (_on_cpu() or config.use_v2_model_runner):
+        problem = (
+            f"draft_sample_method {speculation.draft_sample_method!r} is not exact on vLLM's V1 model runner on a GPU, "
+            "which can lose what a draft was sampled from; use 'greedy', or the V2 model runner"
+        )
+    else:
+        return
+    raise SettingsRefused(f"infernix-plugin: {problem}. INFERNIX_DISABLE=1 runs without the plugin.")
+
+
+def _on_cpu() -> bool:
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
+
+
 def _replace(original: Any) -> Any:
     @functools.wraps(original)
     def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,6 +62,7 @@ def _replace(original: Any) -> Any:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)
+        _refuse_inexact(config)
         backend = config.structured_outputs_config.backend
         if backend != "auto":
             logger.warning("The structured outputs backend %r has no effect: infernix-plugin replaces it", backend)

@@ -14,6 +14,7 @@ from infernix_plugin.seams import (
     responses_stream,
     sampling_params,
     scheduler_output,
+    speculative_options,
 )
 from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, install_import_repairs
 from infernix_plugin.seams.seam import Seam
@@ -36,6 +37,8 @@ ALL: tuple[Seam, ...] = (
     rejection_sampler.SAMPLE_TOKENS,
     rejection_sampler.SAMPLE,
     rejection_sampler.DRAFT_PROBS,
+    speculative_options.VALIDATION,
+    speculative_options.PROCESSORS_OF_RUNNER,
     draft_proposers.POSITIONS,
     draft_proposers.UNSUPPORTED_FEATURES,
     draft_proposers.DFLASH,

@@ -23,6 +23,9 @@ from infernix_plugin.spec_decode.rejection import Layout
 
 _FORBIDDEN = float("-inf")
 
+PROCESSORS = (MinTokensLogitsProcessor, LogitBiasLogitsProcessor, MinPLogitsProcessor)
+"""The processors that :class:`HypotheticalPrefixes` applies row by row; a runner with drafts may have no others."""
+
 
 class HypotheticalPrefixes:
     """The sampling options of a step's requests at each of its rows."""

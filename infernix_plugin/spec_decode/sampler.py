@@ -10,6 +10,7 @@ from vllm.v1.outputs import LogprobsTensors, SamplerOutput
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 from vllm.v1.sample.rejection_sampler import PLACEHOLDER_TOKEN_ID, RejectionSampler
 
+from infernix_plugin.errors import InfernixError
 from infernix_plugin.logits_processors.guard import kind_of_failure
 from infernix_plugin.logits_processors.row_failure import RowFailure
 from infernix_plugin.spec_decode.hypothetical import HypotheticalPrefixes
@@ -31,7 +32,14 @@ class ExactRejectionSampler(RejectionSampler):  # type: ignore[misc]
     """
 
     def __init__(self, sampler: Any, spec_config: Any = None, device: torch.device | None = None) -> None:
+        """Take the place of vLLM's.
+
+        Raises:
+            InfernixError: ``spec_config`` asks for another verification than rejection sampling.
+        """
         super().__init__(sampler, spec_config, device)
+        if self.synthetic_mode:
+            raise InfernixError("Synthetic acceptance emits drafts that the target would reject.")
         self.failures: dict[int, RowFailure] = {}
 
     def forward(
@@ -53,9 +61,6 @@ class ExactRejectionSampler(RejectionSampler):  # type: ignore[misc]
             Token ids int32[B, K + 1], -1 behind the last token of each request; log-probabilities row by row.
         """
         self.failures = {}
-        if self.synthetic_mode:
-            dense = draft_probs if isinstance(draft_probs, Tensor) else None
-            return super().forward(metadata, dense, logits, sampling_metadata)
         layout = Layout.of(metadata.num_draft_tokens)
         drafts = metadata.draft_token_ids.long()
         wanted = sampling_metadata.max_num_logprobs is not None or bool(sampling_metadata.logprob_token_ids)

@@ -41,6 +41,6 @@ def _explain(kind: FailureKind, position: int) -> InfernixError:
     if kind is FailureKind.NOTHING_LEFT:
         return ConstraintDeadEnd(
             f"After {position} output tokens, the sampling options of the request forbid every token that is allowed.",
-            hint="Loosen bad_words, allowed_token_ids or min_tokens.",
+            hint="Loosen bad_words, allowed_token_ids, min_tokens or logit_bias.",
         )
     return NonFiniteLogits(f"After {position} output tokens, the model produced no finite probabilities.")

@@ -75,6 +75,10 @@ def test_a_record_does_not_disturb_transfer_parameters():
         {"min_tokens": 2},
         {"bad_words": ["x"]},
         {"allowed_token_ids": [1]},
+        {"include_stop_str_in_output": True},
+        {"logit_bias": {3: float("-inf")}},
+        {"logit_bias": {3: 1.0, 4: float("nan")}},
+        {"logit_bias": {3: -1e31}},
     ],
 )
 def test_options_that_can_break_a_constraint(options):
@@ -87,6 +91,7 @@ def test_options_that_can_break_a_constraint(options):
 
 def test_harmless_options():
     check_sampling(SamplingParams(stop_token_ids=[1], logprobs=2, presence_penalty=1.0, n=2), model_stops=(1,))
+    check_sampling(SamplingParams(min_p=0.1, logit_bias={3: -100.0, 4: 100.0}), model_stops=(1,))
 
 
 def plain_request(**fields):
