@@ -74,6 +74,21 @@ def _replace_propose(original: Any) -> Any:
     return propose_draft_token_ids
 
 
+def _replace_sampling(original: Any) -> Any:
+    from infernix_plugin.spec_decode.draft_noise import SEEDED_DRAFTS
+
+    @functools.wraps(original)
+    def compute_probs_and_sample_next_token(
+        logits: Any, sampling_metadata: Any, use_fp64_gumbel: bool = False
+    ) -> tuple[Any, Any]:
+        drafts, q = original(logits, sampling_metadata, use_fp64_gumbel)
+        if sampling_metadata.all_greedy:
+            return drafts, q
+        return SEEDED_DRAFTS.redraw(drafts, q, sampling_metadata.temperature, sampling_metadata.generators), q
+
+    return compute_probs_and_sample_next_token
+
+
 POSITIONS = Seam(
     module="vllm.v1.spec_decode.llm_base_proposer",
     attribute="SpecDecodeBaseProposer.__init__",
@@ -119,4 +134,12 @@ PROPOSE = Seam(
         "common_attn_metadata",
         "slot_mappings",
     ),
+)
+
+SAMPLING = Seam(
+    module="vllm.v1.spec_decode.llm_base_proposer",
+    attribute="compute_probs_and_sample_next_token",
+    reason="Sampled drafts ignore the request's seed, so a seeded request does not give the same output again.",
+    replace=on_cpu(_replace_sampling),
+    parameters=("logits", "sampling_metadata", "use_fp64_gumbel"),
 )

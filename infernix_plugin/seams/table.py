@@ -43,6 +43,7 @@ ALL: tuple[Seam, ...] = (
     draft_proposers.UNSUPPORTED_FEATURES,
     draft_proposers.DFLASH,
     draft_proposers.PROPOSE,
+    draft_proposers.SAMPLING,
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
 )

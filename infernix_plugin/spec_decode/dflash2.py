@@ -6,13 +6,13 @@ before. q of a slot is therefore the row of the candidate that was chosen before
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
 from torch import Tensor
 from vllm.v1.spec_decode.dflash import DFlashProposer
 
+from infernix_plugin.spec_decode.draft_noise import seeded_exponential
 from infernix_plugin.spec_decode.proposal import Proposal
 from infernix_plugin.spec_decode.sampler import GREEDY_BELOW
 
@@ -84,13 +84,8 @@ class CandidateDFlashProposer(DFlashProposer):  # type: ignore[misc]
 
 
 def _noise(shape: torch.Size, positions: Tensor, generators: dict[int, torch.Generator]) -> Tensor:
-    """Return exponential noise, float32; a seeded request's depends on its seed and position alone.
-
-    It must not come from the request's own generator, whose draws decide what the sampler keeps.
-    """
+    """Return exponential noise, float32; a seeded request's depends on its seed and position alone."""
     noise = torch.empty(shape).exponential_()
     for row, generator in generators.items():
-        name = f"dflash2 {generator.initial_seed()} {int(positions[row])}".encode()
-        seed = int.from_bytes(hashlib.blake2b(name, digest_size=7).digest(), "little")
-        noise[row].exponential_(generator=torch.Generator().manual_seed(seed))
+        seeded_exponential(noise[row], generator, f"dflash2 {int(positions[row])}")
     return noise

@@ -6,159 +6,136 @@ wrong guess costs an acceptance, never the distribution.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infernix_plugin.errors import ConstraintTooLarge
-from infernix_plugin.matching.domain import TokenClass, TokenDomain
+from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import Matcher
+from infernix_plugin.spec_decode.tokenisation import Tokenisation
+from infernix_plugin.spec_decode.whitespace_style import WHITESPACE, WhitespaceStyle
 
-WHITESPACE = frozenset(b" \t\n\r")
 _MOST_BYTES = 12
-"""How far to look, in bytes per draft. One mask is computed per byte."""
+"""How far to look, in bytes per draft."""
+
+_RECENT_TOKENS = 4
+"""How many tokens of the output the tokenizer sees before the text that it splits."""
 
 
-class WhitespaceStyle:
-    """Which whitespace the output last wrote after each byte that is not whitespace; none where it wrote nothing."""
-
-    def __init__(self) -> None:
-        self._after: dict[int, bytes] = {}
-        self._last: int | None = None
-
-    def observe(self, text: bytes) -> None:
-        """Read on; ``text`` may end inside a run of whitespace."""
-        for byte in text:
-            if byte not in WHITESPACE:
-                self._last = byte
-                self._after[byte] = b""
-            elif self._last is not None:
-                self._after[self._last] += bytes([byte])
-
-    def copy(self) -> WhitespaceStyle:
-        """An independent copy, to read on beyond the output."""
-        other = WhitespaceStyle()
-        other._after, other._last = dict(self._after), self._last
-        return other
-
-    def rest(self, previous: WhitespaceStyle) -> bytes:
-        """What the output's style still has to write here; ``previous`` knows the byte's occurrence before this one."""
-        if self._last is None:
-            return b""
-        usual, written = previous._after.get(self._last, b""), self._after[self._last]
-        return usual[len(written) :] if usual.startswith(written) else b""
-
-
-class StyleTracker:
-    """The whitespace of the output up to its last byte that is not whitespace, and behind it."""
+class Written:
+    """What the drafts of one request depend on: how its output ends, and its whitespace."""
 
     def __init__(self) -> None:
-        self.before = WhitespaceStyle()
-        self._open = b""
+        self.style = WhitespaceStyle()
+        self._recent: deque[bytes] = deque(maxlen=_RECENT_TOKENS)
 
-    def observe(self, text: bytes) -> None:
-        """Read on."""
-        self._open += text
-        last = max((place for place, byte in enumerate(self._open) if byte not in WHITESPACE), default=-1)
-        if last > 0:
-            self.before.observe(self._open[:last])
-            self._open = self._open[last:]
+    def observe(self, pieces: Iterable[bytes]) -> None:
+        """Read on; each piece is what one token writes."""
+        for piece in pieces:
+            self.style.observe(piece)
+            self._recent.append(piece)
 
-    def copy(self) -> StyleTracker:
-        """An independent copy."""
-        other = StyleTracker()
-        other.before, other._open = self.before.copy(), self._open
-        return other
+    @property
+    def recent(self) -> bytes:
+        """The last tokens, from the beginning of a character on."""
+        return b"".join(self._recent).lstrip(_CONTINUATION)
 
-    def rest(self) -> bytes:
-        """Whitespace that is still to come here, if it is as it was after the same byte before."""
-        here = self.before.copy()
-        here.observe(self._open)
-        return here.rest(self.before)
+
+_CONTINUATION = bytes(range(0x80, 0xC0))
+"""The bytes of UTF-8 that begin no character."""
 
 
 class GrammarDrafter:
     """Proposes tokens over one vocabulary. Immutable after construction."""
 
-    def __init__(self, domain: TokenDomain) -> None:
-        """Index the vocabulary's text tokens."""
-        self._domain = domain
-        self._ids: dict[bytes, int] = {}
-        first = np.full(domain.vocab_size, -1, dtype=np.int16)
-        for token in domain.ids_of_class(TokenClass.TEXT):
-            piece = domain.token_bytes(token)
-            self._ids.setdefault(piece, token)
-            first[token] = piece[0]
-        self._first: NDArray[np.int16] = first
-        self._sorted = sorted(self._ids)
-        self._longest = max(map(len, self._ids), default=0)
+    def __init__(self, domain: TokenDomain, tokenizer: Any = None) -> None:
+        """Index the vocabulary.
 
-    def propose(self, scout: Matcher, style: StyleTracker, most: int) -> list[int]:
+        Args:
+            domain: the vocabulary.
+            tokenizer: the model's, which knows the merges that the model was trained on.
+        """
+        self._domain = domain
+        self._tokenisation = Tokenisation.of(domain, tokenizer)
+        present = [(byte, token) for byte in range(256) if (token := domain.byte_token(byte)) is not None]
+        self._bytes = np.array([byte for byte, _ in present], dtype=np.uint8)
+        self._byte_tokens: NDArray[np.int64] = np.array([token for _, token in present], dtype=np.int64)
+
+    def propose(self, scout: Matcher, written: Written, most: int) -> list[int]:
         """Return up to ``most`` tokens that the grammar forces, but for whitespace.
 
         Args:
             scout: a fork at the frontier; it is advanced.
-            style: of the output so far.
+            written: the output so far.
             most: the number of drafts of a step.
         """
-        style = style.copy()
+        style = written.style.copy()
         text = b""
-        while len(text) < most * _MOST_BYTES:
-            try:
-                legal = self._legal(scout)
-                if len(legal) == 1 and self._first[legal[0]] < 0:  # a marker or a stop token
-                    return (self.tokenize(text) + legal)[:most]
-                step = self._next(legal, style)
+        marker: list[int] = []
+        endings = [b""]
+        try:
+            while len(text) < most * _MOST_BYTES:
+                step = scout.forced()
+                if not step:
+                    if not text and style.in_string:
+                        return []  # free text: a mask would say the same
+                    row = self._legal(scout)
+                    single = _single(row)
+                    if single is None:
+                        following = self._first_bytes(row)
+                        endings = _endings(following)
+                        step = _guess(following, style)
+                    elif self._domain.token_class(single) is TokenClass.TEXT:
+                        step = self._domain.token_bytes(single)
+                    else:
+                        marker, endings = [single], [b""]
                 if not step or scout.accept_bytes(step) < len(step):
                     break
-            except ConstraintTooLarge:
-                break
-            text += step
-            style.observe(step)
-        return self.tokenize(text[: self._settled(text)])[:most]
+                text += step
+                style.observe(step)
+                endings = [b""]
+        except ConstraintTooLarge:
+            pass
+        return [*self._tokenisation.settled(written.recent, text, endings), *marker][:most]
 
-    def tokenize(self, text: bytes) -> list[int]:
-        """Split by longest match, up to the first byte that no token starts with."""
-        tokens: list[int] = []
-        start = 0
-        while start < len(text):
-            ends = range(min(len(text), start + self._longest), start, -1)
-            end = next((end for end in ends if text[start:end] in self._ids), None)
-            if end is None:
-                break
-            tokens.append(self._ids[text[start:end]])
-            start = end
-        return tokens
-
-    def _legal(self, scout: Matcher) -> list[int]:
+    def _legal(self, scout: Matcher) -> Bitset:
         row = np.zeros(self._domain.mask_words, dtype=np.int32)
         row = scout.fill(row) & self._domain.generable_bits
-        if scout.can_end():
-            row |= self._domain.stop_bits
-        bits = np.unpackbits(row.view(np.uint8), bitorder="little")
-        return [int(token) for token in np.flatnonzero(bits)]
+        return row | self._domain.stop_bits if scout.can_end() else row
 
-    def _next(self, legal: Sequence[int], style: StyleTracker) -> bytes:
-        """The bytes that follow, or nothing where the grammar leaves a choice that is more than whitespace."""
-        first = {int(byte) for byte in np.unique(self._first[list(legal)])}
-        written = first if len(first) == 1 else first - WHITESPACE
-        if len(written) != 1 or -1 in written:
-            return b""
-        guess = style.rest()
-        return guess if guess and guess[0] in first else bytes(written)
+    def _first_bytes(self, row: Bitset) -> bytes:
+        """With which bytes the legal text begins. A byte that is no token of its own is overlooked."""
+        legal = row[self._byte_tokens >> 5] >> (self._byte_tokens & 31) & 1
+        return bytes(self._bytes[legal != 0])
 
-    def _settled(self, text: bytes) -> int:
-        """Where the tokens of ``text`` no longer depend on what follows it."""
-        start = 0
-        for token in self.tokenize(text):
-            if self._extends(text[start:]):
-                return start
-            start += len(self._domain.token_bytes(token))
-        return start
 
-    def _extends(self, rest: bytes) -> bool:
-        """Whether a token begins with ``rest`` and goes on."""
-        place = bisect_right(self._sorted, rest)
-        return place < len(self._sorted) and self._sorted[place].startswith(rest)
+def _single(row: Bitset) -> int | None:
+    """Return the only token of a mask."""
+    words = np.flatnonzero(row)
+    if len(words) != 1:
+        return None
+    word = int(row[words[0]]) & 0xFFFFFFFF
+    return None if word & (word - 1) else 32 * int(words[0]) + word.bit_length() - 1
+
+
+def _guess(following: bytes, style: WhitespaceStyle) -> bytes:
+    """Return the bytes that follow, or nothing where the grammar leaves a choice that is more than whitespace.
+
+    Whitespace comes before such a choice too, if it is the same for all that may be chosen.
+    """
+    others = [byte for byte in following if byte not in WHITESPACE]
+    rests = {style.rest(byte) for byte in others}
+    rest = rests.pop() if len(rests) == 1 else b""
+    if rest and rest[0] in following:
+        return rest
+    return bytes(others) if len(others) == 1 else b""
+
+
+def _endings(following: bytes) -> list[bytes]:
+    """Return a few of the texts that may follow: where letters and digits are legal, those are the likely ones."""
+    words = [bytes([byte]) for byte in b"a1" if byte in following]
+    return words or [bytes([byte]) for byte in following] or [b""]

@@ -10,7 +10,8 @@ import torch
 
 from infernix_plugin import settings
 from infernix_plugin.logits_processors.row_failure import RowFailure, mark_failures
-from infernix_plugin.spec_decode.ngram_copy import NgramCopies
+from infernix_plugin.spec_decode.draft_noise import SEEDED_DRAFTS
+from infernix_plugin.spec_decode.ngram_copy import NgramCopies, Tokens
 from infernix_plugin.spec_decode.proposal import Proposal, ProposalLedger, StepProposal, one_hot_positions
 
 _STATE = "infernix_speculation"
@@ -65,9 +66,11 @@ class RunnerState:
             sampled: the tokens of this step; in a tensor, -1 stands behind the last one.
             draft: calls the drafter. That must be done even for rows that get a copy, to keep its cache in step.
         """
+        texts = _texts(runner, sampled)
+        SEEDED_DRAFTS.begin([len(text) + len(latest) for text, latest in texts])
         if self._copies is None:
             return draft()
-        copies = self._copy(self._copies, runner, sampled)
+        copies = self._copy(self._copies, runner, texts)
         if runner.speculative_config.method == "ngram":
             runner._draft_probs = None
             return copies
@@ -95,22 +98,27 @@ class RunnerState:
         mark_failures(output, self._failures)
         self._scheduler_output = None
 
-    def _copy(self, copies: NgramCopies, runner: Any, sampled: Drafts) -> list[list[int]]:
-        """Return the copies of each row; a row that this step gave no token, or that is full, has none."""
-        batch = runner.input_batch
-        after_bookkeeping = not isinstance(sampled, torch.Tensor)
-        if isinstance(sampled, torch.Tensor):
-            sampled = [[token for token in row if 0 <= token < batch.vocab_size] for row in sampled.tolist()]
+    def _copy(self, copies: NgramCopies, runner: Any, texts: list[tuple[Tokens, Tokens]]) -> list[list[int]]:
+        """Return the copies of each row; one that is full, or in the middle of its prompt, has none."""
         proposed: list[list[int]] = []
-        for row, (name, tokens) in enumerate(zip(batch.req_ids, sampled, strict=True)):
-            length = int(batch.num_tokens_no_spec[row])
-            latest = np.array([] if after_bookkeeping else tokens, dtype=np.int32)
-            limit = min(self._scheduler_output.num_spec_tokens_to_schedule, runner.max_model_len - length - len(latest))
-            if not tokens or limit <= 0 or runner.discard_request_mask.np[row]:
+        for row, (name, (text, latest)) in enumerate(zip(runner.input_batch.req_ids, texts, strict=True)):
+            room = runner.max_model_len - len(text) - len(latest)
+            limit = min(self._scheduler_output.num_spec_tokens_to_schedule, room)
+            if limit <= 0 or runner.discard_request_mask.np[row]:
                 proposed.append([])
             else:
-                proposed.append(copies.propose(name, batch.token_ids_cpu[row, :length], latest, limit))
+                proposed.append(copies.propose(name, text, latest, limit))
         return proposed
+
+
+def _texts(runner: Any, sampled: Drafts) -> list[tuple[Tokens, Tokens]]:
+    """Return the committed text of each row in two parts: what the batch holds, and what it does not hold yet."""
+    batch = runner.input_batch
+    texts = [batch.token_ids_cpu[row, : int(batch.num_tokens_no_spec[row])] for row in range(len(batch.req_ids))]
+    if not isinstance(sampled, torch.Tensor):  # these drafters run when the batch has been brought up to date
+        return [(text, np.empty(0, dtype=np.int32)) for text in texts]
+    latest = [[token for token in row if 0 <= token < batch.vocab_size] for row in sampled.tolist()]
+    return [(text, np.array(tokens, dtype=np.int32)) for text, tokens in zip(texts, latest, strict=True)]
 
 
 def state_of(runner: Any) -> RunnerState:

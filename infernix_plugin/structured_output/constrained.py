@@ -10,7 +10,7 @@ import numpy.typing as npt
 from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
 from infernix_plugin.matching import MaskState
 from infernix_plugin.matching.compiler import Preparation
-from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, StyleTracker
+from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, Written
 from infernix_plugin.structured_output.record import Record, error_record
 
 Rows = npt.NDArray[np.int32]
@@ -24,7 +24,9 @@ EVERYTHING = -1
 class ConstrainedRequest:
     """A session with its failure and its record. It lives on the request, so preemption never touches it."""
 
-    def __init__(self, prepared: Preparation, *, kind: str, allowed: Rows | None = None) -> None:
+    def __init__(
+        self, prepared: Preparation, *, kind: str, allowed: Rows | None = None, drafter: GrammarDrafter | None = None
+    ) -> None:
         """Start at the beginning of the language.
 
         Args:
@@ -32,6 +34,7 @@ class ConstrainedRequest:
             kind: for the record.
             allowed: int32[mask_words], cleared bits are never sampled: stop tokens of the vocabulary at which vLLM does
                 not stop this request, so that generation would go on behind the end of the content.
+            drafter: proposes what the grammar forces.
         """
         self.session = prepared.compiled.session()
         self.kind = kind
@@ -40,8 +43,8 @@ class ConstrainedRequest:
         self._allowed = allowed
         self._committed = 0
         self._before_dead_end: Sequence[int] | None = None
-        self._style: StyleTracker | None = None
-        self._output: list[int] = []
+        self._drafter = drafter
+        self._written = Written()
         self._drafts: tuple[list[int], int] = ([], 0)
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
@@ -82,26 +85,22 @@ class ConstrainedRequest:
         if accepted == len(tokens):
             self.session.commit()
             self._committed += accepted
-            self._output += tokens
+            if self._drafter is not None:
+                self._written.observe(map(self._prepared.compiled.domain.token_bytes, tokens))
             return True
         self.session.discard()
         self.failure = self._explain(tokens[:accepted])
         return False
 
-    def draft(self, drafter: GrammarDrafter, drafts: list[int], most: int) -> list[int]:
+    def draft(self, drafts: list[int], most: int) -> list[int]:
         """Put what the grammar forces at the frontier before ``drafts``, which keep their positions.
 
         What replaces drafts depends on the committed output alone, never on the drafts.
         """
         self._drafts = ([], 0)
-        if self.failure is not None or self.session.terminated:
+        if self._drafter is None or self.failure is not None or self.session.terminated:
             return drafts
-        if self._style is None:
-            self._style = StyleTracker()
-        domain = self._prepared.compiled.domain
-        self._style.observe(b"".join(map(domain.token_bytes, self._output)))
-        self._output.clear()
-        forced = drafter.propose(self.session.scout(), self._style, most)
+        forced = self._drafter.propose(self.session.scout(), self._written, most)
         if not forced:
             return drafts
         proposed = forced + drafts[len(forced) :]

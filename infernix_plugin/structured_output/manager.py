@@ -14,6 +14,7 @@ from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError
 from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
+from infernix_plugin.spec_decode import replacement
 from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter
 from infernix_plugin.spec_decode.proposal import mark_one_hot
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
@@ -41,14 +42,10 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._compiler: RequestCompiler | None = None
         self._fixed_stride = installed_release() >= FIXED_STRIDE_SINCE
         self._max_drafts = int(vllm_config.num_speculative_tokens)
-        # Elsewhere drafts never pass through the engine core, or do so before the commit that they follow.
-        self._grammar_drafts = (
-            self._settings.grammar_drafts
-            and self._max_drafts > 0
-            and not vllm_config.scheduler_config.async_scheduling
-            and not vllm_config.use_v2_model_runner
-            and vllm_config.parallel_config.pipeline_parallel_size == 1
-        )
+        missing = replacement.obstacle(vllm_config)
+        if missing is not None:
+            replacement.warn(self._settings, missing)
+        self._grammar_drafts = self._settings.grammar_drafts and missing is None
         self._grammar_drafter: GrammarDrafter | None = None
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
@@ -80,7 +77,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             return spec_tokens
         constrained: ConstrainedRequest = request.structured_output_request.grammar
         try:
-            return constrained.draft(self._drafter(), spec_tokens, self._max_drafts)
+            return constrained.draft(spec_tokens, self._max_drafts)
         except Exception:  # a draft is only a guess: the request goes on with the drafter's
             logger.exception("The grammar's drafts of request %s could not be found", request.request_id)
             return spec_tokens
@@ -162,6 +159,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 prepared,
                 kind=kind_of(asked),
                 allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
+                drafter=self._drafter(compiler) if self._grammar_drafts else None,
             )
         except ConstraintError as error:
             logger.warning("Request %s is refused: %s", request.request_id, error)
@@ -170,9 +168,9 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             logger.exception("The constraint of request %s could not be compiled", request.request_id)
             raise
 
-    def _drafter(self) -> GrammarDrafter:
+    def _drafter(self, compiler: RequestCompiler) -> GrammarDrafter:
         if self._grammar_drafter is None:
-            self._grammar_drafter = GrammarDrafter(self._request_compiler().domain)
+            self._grammar_drafter = GrammarDrafter(compiler.domain, self.tokenizer)
         return self._grammar_drafter
 
     def _request_compiler(self) -> RequestCompiler:

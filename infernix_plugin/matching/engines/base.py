@@ -42,6 +42,13 @@ class Matcher(Protocol):
     def rollback(self, steps: int) -> None:
         """Undo the last ``steps`` accepted tokens exactly. May cost as much as accepting everything before them."""
 
+    def forced(self) -> bytes:
+        """Text with which every continuation begins, perhaps not all of it. Leaves the position as it is.
+
+        Raises:
+            ConstraintTooLarge: the engine gave up on this position; the position stays as it was.
+        """
+
     def can_end(self) -> bool:
         """Whether what was accepted so far is a member of the language."""
 

@@ -191,6 +191,18 @@ class _Matcher:
         del self._history[len(self._history) - steps :]
         self._replay()
 
+    def forced(self) -> bytes:
+        self._keep_up()
+        probe = self._matcher.deep_copy()  # llguidance goes on to where the forced text ends, and masks differ there
+        text: bytes = probe.compute_ff_bytes()
+        if probe.is_error():
+            error = str(probe.get_error())
+            if error.startswith(_NO_BYTE):
+                return b""
+            self._grammar.renew(self._start)
+            raise _too_large(error)
+        return text.split(_SPECIAL, 1)[0]
+
     def can_end(self) -> bool:
         return bool(self._matcher.is_accepting())
 

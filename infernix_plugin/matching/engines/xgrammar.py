@@ -131,6 +131,12 @@ class _Matcher:
     def rollback(self, steps: int) -> None:
         self._matcher.rollback(steps)
 
+    def forced(self) -> bytes:
+        try:
+            return str(self._matcher.find_jump_forward_string()).encode()
+        except UnicodeDecodeError:  # it begins or ends inside a character
+            return b""
+
     def can_end(self) -> bool:
         return bool(self._matcher.is_completed())
 
