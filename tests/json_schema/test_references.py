@@ -129,6 +129,9 @@ LANGUAGES = [
         ["[]", "[[]]"],
         ["[1]"],
     ),
+    # without a dialect id may be an identity or not; only one of the two leads somewhere
+    ({"allOf": [{"id": "i", "$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}}}, INTEGER, STRING),
+    ({"allOf": [{"id": "i", "$ref": "#/$defs/a", "$defs": {"a": {"type": "integer"}}}]}, INTEGER, STRING),
     # a nested resource may be written in another dialect
     (
         nested({"$id": "i", "$schema": DRAFT[7], "items": [{"type": "integer"}]}, **{"$ref": "i"}),
@@ -162,7 +165,12 @@ REFUSED = [
     ({"$ref": "#/x-a/b", "x-a": {"$id": "i", "b": {"$ref": "#"}}}, UnsupportedSchema, "#/$ref"),
     ({"$ref": "#/x-a", "x-a": {"properties": {"a": {"$anchor": "n"}}}}, UnsupportedSchema, "#/$ref"),
     ({"$ref": "i", "enum": [{"$id": "i"}]}, UnsupportedSchema, "#/$ref"),
-    ({"properties": {"a": {"id": "i", "$ref": "#/b"}}}, UnsupportedSchema, "#/properties/a/$ref"),
+    (
+        {"properties": {"a": {"id": "i", "$ref": "#/$defs/b", "$defs": {"b": {}}}}, "$defs": {"b": {}}},
+        UnsupportedSchema,
+        "#/properties/a/$ref",
+    ),
+    ({"properties": {"a": {"id": "i", "$ref": "#/b"}}}, InvalidSchema, "#/properties/a/$ref"),
     ({"properties": {"a": {"$schema": DRAFT[7]}}}, UnsupportedSchema, "#/properties/a/$schema"),
     ({"properties": {"a": {"$id": "i", "$schema": "x:y"}}}, UnsupportedSchema, "#/properties/a/$schema"),
     ({"$schema": DRAFT[7], "properties": {"a": {"$dynamicRef": "#"}}}, UnsupportedSchema, "#/properties/a/$dynamicRef"),

@@ -158,30 +158,44 @@ class References:
             InvalidSchema: it points to nothing.
             UnsupportedSchema: it leaves the document, or it is not clear where it leads.
         """
-        current = self.resource(location)
-        if not current.certain:
+        readings = [self.resource(location)]
+        while not readings[-1].certain:  # nor is it known then whether the reference is relative to it
+            readings.append(self.resource(readings[-1].pointer.rpartition("/")[0]))
+        found: set[str] = set()
+        for current in (readings[0], readings[-1]):
+            try:
+                found.add(self._resolve_in(current, reference, location))
+            except (InvalidSchema, UnsupportedSchema):
+                if current is readings[-1] and not found:
+                    raise
+        if len(found) > 1:
             raise UnsupportedSchema(
                 f"A reference below an id is relative to it in draft-04 only: {excerpt(reference)}",
                 location=location,
                 hint="declare the dialect in $schema, or remove the id",
             )
-        target, fragment = uri.resolve(current.uri, reference)
-        found = [current] if target == current.uri and reference.startswith("#") else self._by_uri.get(target, [])
+        return found.pop()
+
+    def _resolve_in(self, current: Resource, reference: str, location: str) -> str:
         keyword = location.rpartition("/")[2]
-        if len(found) != 1:
+        target, fragment = uri.resolve(current.uri, reference)
+        resources = [current] if target == current.uri and reference.startswith("#") else self._by_uri.get(target, [])
+        if not resources:
             raise UnsupportedSchema(
-                f"{keyword} to an $id that several schemas have: {excerpt(reference)}"
-                if found
-                else f"{keyword} leaves the document: {excerpt(reference)}",
+                f"{keyword} leaves the document: {excerpt(reference)}",
                 location=location,
-                hint="make the $id unique"
-                if found
-                else "external documents are never fetched; copy the schema into $defs",
+                hint="external documents are never fetched; copy the schema into $defs",
+            )
+        if len(resources) > 1:
+            raise UnsupportedSchema(
+                f"{keyword} to an $id that several schemas have: {excerpt(reference)}",
+                location=location,
+                hint="give each of them an $id of its own",
             )
         fragment = unquote(fragment or "")
         if fragment == "" or fragment.startswith("/"):
-            return self._follow(found[0], fragment, reference, location)
-        places = found[0].anchors.get(fragment, [])
+            return self._follow(resources[0], fragment, reference, location)
+        places = resources[0].anchors.get(fragment, [])
         if len(places) != 1:
             raise UnsupportedSchema(
                 f"{keyword} to the anchor {excerpt(fragment)}, which is {'repeated' if places else 'nowhere'}",
