@@ -10,12 +10,14 @@ from itertools import combinations
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
+from infernix_plugin.grammar.json_schema import facts
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
 from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
 from infernix_plugin.grammar.json_schema.reader import Document
+from infernix_plugin.grammar.json_schema.references import LEGACY
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
@@ -113,6 +115,7 @@ class Reducer:
         self._goals: dict[Goal, Shape] = {(): ANY}
         self._overlaps: Overlaps = overlaps or {}
         self._exclusions: list[_Exclusion] = []
+        self._contradictory: dict[Goal, bool] = {}
         self._matchers: dict[Strings, Intersection] = {}
         self._merges = 0
 
@@ -221,7 +224,37 @@ class Reducer:
                 f"The schema needs more than {MAX_MERGES} intersections of alternatives",
                 location=pointer_of((location,)),
             )
-        return meet(left, right)
+        met = meet(left, right)
+        return tuple(branch for branch in met if not self._is_plainly_empty(branch))
+
+    def _is_plainly_empty(self, branch: Branch) -> bool:
+        """Whether a required member is ruled out by the facts of its schemas."""
+        if not isinstance(branch, Objects) or len(branch.layers) < 2:
+            return False
+        return any(self._is_plainly_contradictory(_member_goal(branch, name)) for name in branch.required)
+
+    def _is_plainly_contradictory(self, goal: Goal) -> bool:
+        if len(goal) < 2:
+            return False
+        if goal not in self._contradictory:
+            known = facts.NONE
+            for place in goal:
+                known &= self._facts(place)
+            self._contradictory[goal] = known.contradictory
+        return self._contradictory[goal]
+
+    def _facts(self, place: str) -> facts.Facts:
+        if place == FALSE or alternatives(place.removeprefix("!")):
+            return facts.NONE
+        pointer = pointer_of((place,))
+        schema = self._document.at(pointer)
+        if (
+            isinstance(schema, dict)
+            and "$ref" in schema
+            and self._document.references.resource(pointer).dialect in LEGACY
+        ):
+            return facts.NONE
+        return facts.of_others(schema) if is_negated(place) else facts.of(schema)
 
     # Proofs -----------------------------------------------------------------------------------------------------
 
@@ -461,6 +494,12 @@ def refusal(branch: Inexpressible) -> UnsupportedSchema:
         location=pointer_of((branch.location,)),
         hint="describe the values that are allowed",
     )
+
+
+def _member_goal(branch: Objects, name: str) -> Goal:
+    """What a member must satisfy, as far as no pattern has to be looked at."""
+    goals = (layer.fields.get(name, () if layer.patterns else layer.additional) for layer in branch.layers)
+    return join(*goals)
 
 
 def _none_of(goal: Goal) -> Goal:

@@ -53,7 +53,8 @@ def alternatives(place: str) -> Goal:
 
 def pointer_of(goal: Goal) -> str:
     """The place in the document to blame when a goal cannot be met."""
-    place = next((place for place in reversed(goal) if place != FALSE), ROOT).removeprefix(_NOT)
+    places = (place.removeprefix(_NOT) for place in reversed(goal))
+    place = next((place for place in places if place != FALSE), ROOT)
     parts = alternatives(place)
     return pointer_of(parts[:1]) if parts else place[place.index(ROOT) :]
 
