@@ -51,6 +51,10 @@ class Settings(BaseModel):
     ngram_window: PositiveInt = _COPY_BOUNDS.window
     """Latest tokens of a request in which matches are sought; at most twice as many are held."""
 
+    tool_constraints: Literal["basic", "automatic"] = "basic"
+    """Whether tool calls keep their form and their names in every request with tools (``basic``), or only where a
+    request asks for something: a strict tool, a choice of tools, a required call, no calls or one at most."""
+
     max_whitespace: NonNegativeInt = _DEFAULTS.max_whitespace
     """Longest run of insignificant whitespace between two JSON tokens."""
     unknown_keywords: Literal["refuse", "ignore"] = "refuse"

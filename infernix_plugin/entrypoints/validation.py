@@ -19,15 +19,13 @@ from vllm.exceptions import VLLMError
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.options import check_request, check_sampling, constraint_sources
 from infernix_plugin.entrypoints.refusals import failure, refusal
+from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.structural_tag import StructuralTag
-from infernix_plugin.structured_output.translation import Asked, asked_of, field_of
+from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
 
 logger = logging.getLogger(__name__)
-
-BACKEND = "infernix"
-"""What a validated request carries to the engine core as its backend."""
 
 _REMEMBERED = 4096
 
@@ -36,8 +34,22 @@ _accepted: OrderedDict[tuple[RequestCompiler, Asked], None] = OrderedDict()
 _accepted_lock = Lock()
 
 
-def refuse_conflicts(request: Any) -> None:
+class _Reading:
+    """Who takes this process's outputs apart."""
+
+    delegated = False
+
+
+def delegate_reading() -> None:
+    """Note that one of vLLM's parsers takes the outputs of this process apart."""
+    _Reading.delegated = True
+
+
+def refuse_conflicts(request: Any) -> str | None:
     """Refuse two constraints at once, removed fields and reserved names. Cheap; called for every request.
+
+    Returns:
+        The field that holds the content constraint. The tools may be joined to it later, in another field.
 
     Raises:
         VLLMValidationError: becomes an HTTP 400.
@@ -46,9 +58,12 @@ def refuse_conflicts(request: Any) -> None:
         check_request(request)
     except ConstraintError as error:
         raise refusal(error, "") from error
+    return next(iter(constraint_sources(request)), None)
 
 
-async def validate_request(model_config: Any, tokenizer: Any, request: Any, engine_inputs: Sequence[Any]) -> None:
+async def validate_request(
+    model_config: Any, tokenizer: Any, request: Any, engine_inputs: Sequence[Any], field: str | None
+) -> None:
     """Compile the constraint of a rendered request, for the output phase that each of its prompts leaves open.
 
     Args:
@@ -56,6 +71,7 @@ async def validate_request(model_config: Any, tokenizer: Any, request: Any, engi
         tokenizer: the model's tokenizer.
         request: a chat, completion or Responses request after its parser adjusted it.
         engine_inputs: the rendered prompts.
+        field: from :func:`refuse_conflicts`.
 
     Raises:
         VLLMValidationError: becomes an HTTP 400.
@@ -63,18 +79,19 @@ async def validate_request(model_config: Any, tokenizer: Any, request: Any, engi
     sources = constraint_sources(request)
     if not sources:
         return
-    field = sources[0]
+    field = field or sources[0]
     try:
         params = _extract(request, field)
         if params is None:
             return
-        if field == "structured_outputs":
+        if field == "structured_outputs" and not params.structural_tag:
             field = f"{field}.{field_of(params)}"
         compiler = compiler_for(model_config, tokenizer, settings.current())
         prompts = [_prompt_of(engine_input) for engine_input in engine_inputs]
         await asyncio.get_running_loop().run_in_executor(_threads, _judge, compiler, params, request, prompts)
     except InfernixError as error:
-        raise _response(error, field) from error
+        place = located(error, request)
+        raise _response(place, field if place is error else "") from error
 
 
 def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
@@ -90,7 +107,7 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
         _judge(compiler, params, sampling_params, [])
     except InfernixError as error:
         raise _response(error, field) from error
-    params._backend = BACKEND
+    params._backend = DELEGATED if _Reading.delegated else BACKEND
     params._backend_was_auto = True
 
 
@@ -126,7 +143,7 @@ def _response(error: InfernixError, field: str) -> VLLMError:
 
 
 def _extract(request: Any, field: str) -> Any:
-    if field == "response_format" and request.response_format.type == "json_schema":
+    if field == "response_format" and request.response_format and request.response_format.type == "json_schema":
         holder = request.response_format.json_schema
         if holder is None or holder.json_schema is None:
             raise InvalidSchema("The schema is missing.", location="response_format.json_schema.schema")

@@ -19,11 +19,11 @@ def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[
         async def render(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
             from infernix_plugin.entrypoints import validation
 
-            validation.refuse_conflicts(request)
+            field = validation.refuse_conflicts(request)
             result = await original(self, request, *args, **kwargs)
             prompts = prompts_of(result)
             if prompts is not None:
-                await validation.validate_request(self.model_config, self.renderer.tokenizer, request, prompts)
+                await validation.validate_request(self.model_config, self.renderer.tokenizer, request, prompts, field)
             return result
 
         return render

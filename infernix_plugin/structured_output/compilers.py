@@ -10,6 +10,7 @@ from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.settings import Settings
 from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.tool_output import ToolOutput
 from infernix_plugin.structured_output.translation import Asked
 
 _lock = threading.Lock()
@@ -22,8 +23,7 @@ class RequestCompiler:
     The token domain is read on first use: an unconstrained engine never pays for it.
     """
 
-    def __init__(self, model_config: Any, tokenizer: Any, settings: Settings, *, reasoning_parser: bool) -> None:
-        self._reasoning_parser = reasoning_parser
+    def __init__(self, model_config: Any, tokenizer: Any, settings: Settings) -> None:
         self._model_config = model_config
         self._tokenizer = tokenizer
         self._settings = settings
@@ -49,18 +49,25 @@ class RequestCompiler:
         """The model's vocabulary."""
         return self.compiler.domain
 
-    def prepare(self, asked: Asked, prompt_token_ids: list[int]) -> Preparation:
+    def prepare(self, asked: Asked, prompt_token_ids: list[int], *, delegated: bool = False) -> Preparation:
         """Compile, or fetch from the cache, the grammar of everything that may follow the prompt.
+
+        Args:
+            asked: the constraint.
+            prompt_token_ids: they say in which phase the output begins.
+            delegated: whether one of vLLM's parsers will take the output apart, which knows no separator.
 
         Raises:
             ConstraintError: the constraint cannot be enforced.
         """
         compiler = self.compiler
         framing = prompt_framing(prompt_token_ids, compiler.domain)
-        if self._reasoning_parser:
+        if delegated:
             framing = read_by_parser(framing, compiler.domain)
         if isinstance(asked, StructuralTag):
             return compiler.prepare_structural_tag(asked.after(framing).text)
+        if isinstance(asked, ToolOutput):
+            return compiler.prepare_tools(asked.contract, asked.content, framing=framing)
         return compiler.prepare(asked, framing=framing)
 
 
@@ -71,23 +78,16 @@ def domain_of(model_config: Any, tokenizer: Any) -> TokenDomain:
     return TokenDomain.from_pretrained(tokenizer, vocab_size=model_config.get_vocab_size(), extra_stop_ids=stops)
 
 
-def compiler_for(
-    model_config: Any, tokenizer: Any, settings: Settings, *, reasoning_parser: bool = False
-) -> RequestCompiler:
-    """Return this process's compiler for a model.
-
-    ``reasoning_parser`` says that one of vLLM's will take the output apart. Only the engine core has to know: it
-    changes what stands around the content, not whether the content can be enforced.
-    """
+def compiler_for(model_config: Any, tokenizer: Any, settings: Settings) -> RequestCompiler:
+    """Return this process's compiler for a model."""
     key = (
         model_config.tokenizer,
         model_config.tokenizer_revision,
         str(model_config.tokenizer_mode),
         model_config.get_vocab_size(),
         settings,
-        reasoning_parser,
     )
     with _lock:
         if key not in _compilers:
-            _compilers[key] = RequestCompiler(model_config, tokenizer, settings, reasoning_parser=reasoning_parser)
+            _compilers[key] = RequestCompiler(model_config, tokenizer, settings)
         return _compilers[key]

@@ -20,7 +20,7 @@ from infernix_plugin.spec_decode.proposal import mark_one_hot
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
 from infernix_plugin.structured_output.failures import StepFailures
-from infernix_plugin.structured_output.translation import asked_of, kind_of
+from infernix_plugin.structured_output.translation import asked_of, is_delegated, kind_of
 
 logger = logging.getLogger(__name__)
 
@@ -150,11 +150,12 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
 
     def _prepare(self, request: Any) -> ConstrainedRequest:
         try:
-            asked = asked_of(request.sampling_params.structured_outputs)
+            params = request.sampling_params.structured_outputs
+            asked = asked_of(params)
             if request.prompt_token_ids is None:
                 raise ConflictingConstraints("A constraint needs a prompt of tokens; prompt embeddings have none.")
             compiler = self._request_compiler()
-            prepared = compiler.prepare(asked, request.prompt_token_ids)
+            prepared = compiler.prepare(asked, request.prompt_token_ids, delegated=is_delegated(params))
             return ConstrainedRequest(
                 prepared,
                 kind=kind_of(asked),
@@ -177,12 +178,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         if self._compiler is None:
             if not hasattr(self, "tokenizer"):
                 raise InfernixError("A constraint needs the tokenizer; the engine runs with skip_tokenizer_init.")
-            self._compiler = compiler_for(
-                self.vllm_config.model_config,
-                self.tokenizer,
-                self._settings,
-                reasoning_parser=bool(self.vllm_config.structured_outputs_config.reasoning_parser),
-            )
+            self._compiler = compiler_for(self.vllm_config.model_config, self.tokenizer, self._settings)
         return self._compiler
 
     def _allowed(self, compiler: RequestCompiler, stops: set[int]) -> npt.NDArray[np.int32] | None:

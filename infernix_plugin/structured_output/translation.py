@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -10,10 +11,22 @@ from infernix_plugin.errors import ConflictingConstraints, ConstraintError, Inva
 from infernix_plugin.grammar import lark
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.structured_output import structural_tag
+from infernix_plugin.structured_output import structural_tag, tool_output
 from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.tool_output import ToolOutput
 
-Asked = OutputConstraint | StructuralTag
+Asked = OutputConstraint | StructuralTag | ToolOutput
+
+
+BACKEND = "infernix"
+"""What a validated request carries to the engine core as its backend."""
+DELEGATED = "infernix-delegated"
+"""The same, if one of vLLM's parsers will take the output apart."""
+
+
+def is_delegated(params: Any) -> bool:
+    """Return whether one of vLLM's parsers will take the output apart."""
+    return bool(params._backend == DELEGATED)
 
 
 def asked_of(params: Any) -> Asked:
@@ -39,7 +52,7 @@ def asked_of(params: Any) -> Asked:
     if params.grammar is not None:
         return _grammar(params.grammar)
     if params.structural_tag is not None:
-        return structural_tag.from_json(params.structural_tag)
+        return _tagged(params.structural_tag)
     raise ConflictingConstraints("A structured_outputs object must hold one constraint.")
 
 
@@ -53,7 +66,22 @@ def field_of(params: Any) -> str:
 
 def kind_of(asked: Asked) -> str:
     """Return the observed kind."""
-    return structural_tag.TYPE if isinstance(asked, StructuralTag) else asked.kind.value
+    match asked:
+        case StructuralTag():
+            return structural_tag.TYPE
+        case ToolOutput(_, None):
+            return tool_output.KIND
+        case ToolOutput(_, OutputConstraint(kind)) | OutputConstraint(kind):
+            return kind.value
+    raise TypeError(f"{type(asked).__name__} is nothing that can be asked")
+
+
+def _tagged(text: str) -> Asked:
+    if tool_output.TYPE in text:
+        document = json.loads(text)
+        if isinstance(document, dict) and document.get("type") == tool_output.TYPE:
+            return tool_output.read(document)
+    return structural_tag.from_json(text)
 
 
 def _grammar(text: str) -> Asked:

@@ -94,7 +94,12 @@ class ToolContract:
 
     def identity(self) -> ToolContract:
         """The contract without what makes no difference to the language: types that are only read by."""
-        return replace(self, tools=tuple(tool if tool.strict else replace(tool, parameters="") for tool in self.tools))
+        return replace(
+            self,
+            tools=tuple(
+                tool if tool.strict else replace(tool, parameters=tool.parameters and "{}") for tool in self.tools
+            ),
+        )
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -82,9 +82,9 @@ def calls_of(contract: ToolContract, options: GrammarOptions) -> tuple[Call, ...
 
 @lru_cache(maxsize=256)  # the grammar and the reader both ask, and tools come back with every turn
 def _call_of(tool: Tool, options: GrammarOptions) -> Call:
+    if tool.parameters is None:
+        return Call(tool.name, Grammar({"root": FUNCTION_ENDING}), {}, distinct=False)
     if tool.strict:
-        if tool.parameters is None:
-            return Call(tool.name, Grammar({"root": FUNCTION_ENDING}), {}, distinct=False)
         body, encodings = strict_arguments(tool.parameters, options)
         return Call(tool.name, body, encodings, distinct=False)
     return Call(tool.name, Grammar({"root": _ANY_ARGUMENTS}), declared_encodings(tool.parameters), distinct=True)

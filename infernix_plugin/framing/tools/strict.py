@@ -32,7 +32,7 @@ from infernix_plugin.grammar.ir import (
 )
 from infernix_plugin.grammar.json_schema.derivatives import Intersection, Undecided
 from infernix_plugin.grammar.json_schema.lowering import Lowering
-from infernix_plugin.grammar.json_schema.reader import ROOT, child
+from infernix_plugin.grammar.json_schema.json_value import ROOT, child
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.json_schema.shape import (
     UNCONSTRAINED,
