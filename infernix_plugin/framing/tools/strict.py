@@ -31,8 +31,8 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.json_schema.derivatives import Intersection, Undecided
-from infernix_plugin.grammar.json_schema.lowering import Lowering
 from infernix_plugin.grammar.json_schema.json_value import ROOT, child
+from infernix_plugin.grammar.json_schema.lowering import Lowering
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.json_schema.shape import (
     UNCONSTRAINED,
