@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -19,6 +20,8 @@ from vllm.exceptions import VLLMError
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.options import check_request, check_sampling, constraint_sources
 from infernix_plugin.entrypoints.refusals import failure, refusal
+from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
+from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
@@ -59,6 +62,24 @@ def refuse_conflicts(request: Any) -> str | None:
     except ConstraintError as error:
         raise refusal(error, "") from error
     return next(iter(constraint_sources(request)), None)
+
+
+@contextmanager
+def joined_tools(renderer: Any, request: Any) -> Iterator[None]:
+    """Make one constraint of the request's content and tools, and keep from the prompt what is none of its business.
+
+    Only if our parser reads the outputs of the ``renderer`` (vLLM's ``OnlineRenderer``).
+
+    Raises:
+        VLLMValidationError: they contradict each other; becomes an HTTP 400.
+    """
+    if renderer.parser is not OutputParser or not getattr(request, "tools", None):
+        yield
+        return
+    own = settings.current()
+    join_tools(request, compiler_for(renderer.model_config, renderer.renderer.tokenizer, own).domain, own)
+    with unmarked_tools(request):
+        yield
 
 
 async def validate_request(

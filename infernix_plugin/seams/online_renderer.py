@@ -20,7 +20,8 @@ def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[
             from infernix_plugin.entrypoints import validation
 
             field = validation.refuse_conflicts(request)
-            result = await original(self, request, *args, **kwargs)
+            with validation.joined_tools(self, request):
+                result = await original(self, request, *args, **kwargs)
             prompts = prompts_of(result)
             if prompts is not None:
                 await validation.validate_request(self.model_config, self.renderer.tokenizer, request, prompts, field)

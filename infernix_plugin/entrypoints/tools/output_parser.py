@@ -9,15 +9,10 @@ from typing import Any
 from vllm.entrypoints.generate.base.protocol import DeltaFunctionCall, DeltaMessage, DeltaToolCall, FunctionCall
 from vllm.parser.abstract_parser import Parser
 from vllm.renderers.chat_utils import make_tool_call_id
-from vllm.sampling_params import StructuredOutputsParams
 from vllm.tool_parsers.abstract_tool_parser import ToolParser
 
 from infernix_plugin import settings
-from infernix_plugin.entrypoints.options import check_sampling
-from infernix_plugin.entrypoints.refusals import refusal
-from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.entrypoints.tools.request import contract_of
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError
 from infernix_plugin.framing.events import (
     ArgumentsText,
     CallStarted,
@@ -28,12 +23,11 @@ from infernix_plugin.framing.events import (
 )
 from infernix_plugin.framing.phases import CONTENT, THINK_CLOSE, THINK_OPEN, prompt_framing
 from infernix_plugin.framing.reader import OutputForm, OutputReader
-from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
+from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.framing.tools.grammar import Call, calls_of
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import TokenDomain
 from infernix_plugin.structured_output.compilers import compiler_for
-from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.tool_output import ToolOutput
 from infernix_plugin.structured_output.translation import asked_of
 
@@ -43,9 +37,8 @@ class InfernixToolParser(ToolParser):  # type: ignore[misc]
 
 
 class OutputParser(Parser):  # type: ignore[misc]
-    """One request's output. vLLM makes one to adjust the request, and one for each choice to read it."""
+    """One choice of a request. Its contract is in the request's constraint; :mod:`.joining` put it there."""
 
-    always_adjust_request = True
     tool_parser_cls = InfernixToolParser
 
     def __init__(self, tokenizer: Any, tools: Any = None, *, model_config: Any = None, **options: Any) -> None:
@@ -58,20 +51,6 @@ class OutputParser(Parser):  # type: ignore[misc]
     def domain(self) -> TokenDomain:
         """The vocabulary, which all requests of a model share."""
         return compiler_for(self._model_config, self.model_tokenizer, settings.current()).domain
-
-    def adjust_request(self, request: Any) -> Any:
-        """Put the tools of the request and its content constraint into one constraint.
-
-        Raises:
-            VLLMValidationError: they contradict each other; becomes an HTTP 400.
-        """
-        try:
-            contract = self._contract(request)
-            if contract is not None and contract.is_enforced:
-                self._constrain(request, contract)
-        except ConstraintError as error:
-            raise refusal(located(error, request), "") from error
-        return request
 
     def set_prompt_token_ids(self, prompt_token_ids: Sequence[int]) -> None:
         """Take the prompt, which says in which phase the output begins."""
@@ -125,31 +104,6 @@ class OutputParser(Parser):  # type: ignore[misc]
         ids = list(token_ids)
         return ids.index(close) + 1 if close in ids else len(ids)
 
-    def _contract(self, request: Any) -> ToolContract | None:
-        return contract_of(request, basic=settings.current().tool_constraints == "basic")
-
-    def _constrain(self, request: Any, contract: ToolContract) -> None:
-        asked = request.extract_structured_outputs()
-        content = None if asked is None else asked_of(asked)
-        if content is None and not contract.demands and not self._may_be_constrained(request):
-            return
-        if isinstance(content, StructuralTag | ToolOutput):
-            return  # it already says what the whole output is
-        if content is not None and contract.choice is CallChoice.NONE:
-            return
-        request.structured_outputs = StructuredOutputsParams(structural_tag=ToolOutput(contract, content).text())
-        for field in ("response_format", "text"):
-            if hasattr(request, field):
-                setattr(request, field, None)
-
-    def _may_be_constrained(self, request: Any) -> bool:
-        """Whether the request leaves room for what it did not ask for."""
-        try:
-            check_sampling(request, self.domain.stop_ids)
-        except ConflictingConstraints:
-            return False
-        return True
-
     def _new_reader(self, request: Any) -> OutputReader:
         return OutputReader(self._form(request), self.domain)
 
@@ -162,7 +116,7 @@ class OutputParser(Parser):  # type: ignore[misc]
                 return OutputForm(framing, _functions(contract), enforced=True, content_is_free=content is None)
             case OutputConstraint():
                 return OutputForm(framing, enforced=True, content_is_free=False)
-        tools = self._contract(request)
+        tools = contract_of(request, basic=False)
         return OutputForm(framing, _functions(tools) if tools else {})
 
 

@@ -1,0 +1,86 @@
+"""Before a prompt is rendered: the tools of a request and its content constraint become one constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from vllm.sampling_params import StructuredOutputsParams
+
+from infernix_plugin.entrypoints.options import check_sampling
+from infernix_plugin.entrypoints.refusals import refusal
+from infernix_plugin.entrypoints.tools.places import located
+from infernix_plugin.entrypoints.tools.request import contract_of
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError
+from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
+from infernix_plugin.matching import TokenDomain
+from infernix_plugin.settings import Settings
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.tool_output import ToolOutput
+from infernix_plugin.structured_output.translation import asked_of
+
+
+def join_tools(request: Any, domain: TokenDomain, settings: Settings) -> None:
+    """Replace the content constraint of a chat or Responses request by one that knows its tools too.
+
+    A request that asks nothing of its calls, but says how its output is to be cut, is left free.
+
+    Raises:
+        VLLMValidationError: they contradict each other; becomes an HTTP 400.
+    """
+    if not getattr(request, "tools", None):
+        return
+    try:
+        contract = contract_of(request, basic=settings.tool_constraints == "basic")
+        if contract is not None and contract.is_enforced:
+            _join(request, contract, domain)
+    except ConstraintError as error:
+        raise refusal(located(error, request), "") from error
+
+
+def _join(request: Any, contract: ToolContract, domain: TokenDomain) -> None:
+    asked = request.extract_structured_outputs()
+    content = None if asked is None else asked_of(asked)
+    if isinstance(content, StructuralTag | ToolOutput):
+        return  # it already says what the whole output is
+    if content is not None and contract.choice is CallChoice.NONE:
+        return
+    if content is None and not contract.demands and not _leaves_room(request, domain):
+        return
+    request.structured_outputs = StructuredOutputsParams(structural_tag=ToolOutput(contract, content).text())
+    for field in ("response_format", "text"):
+        if hasattr(request, field):
+            setattr(request, field, None)
+
+
+def _leaves_room(request: Any, domain: TokenDomain) -> bool:
+    """Whether the request can be given a constraint that it did not ask for."""
+    try:
+        check_sampling(request, domain.stop_ids)
+    except ConflictingConstraints:
+        return False
+    return True
+
+
+@contextmanager
+def unmarked_tools(request: Any) -> Iterator[None]:
+    """Take the ``strict`` marks off the tools meanwhile: they steer decoding, and are nothing to tell the model."""
+    declared = getattr(request, "tools", None)
+    if not declared:
+        yield
+        return
+    request.tools = [_unmarked(tool) for tool in declared]
+    try:
+        yield
+    finally:
+        request.tools = declared
+
+
+def _unmarked(tool: Any) -> Any:
+    function = getattr(tool, "function", None)
+    if function is not None:
+        return tool.model_copy(update={"function": function.model_copy(update={"strict": None})})
+    if getattr(tool, "tools", None):
+        return tool.model_copy(update={"tools": [_unmarked(inner) for inner in tool.tools]})
+    return tool.model_copy(update={"strict": None}) if hasattr(tool, "strict") else tool

@@ -1,0 +1,267 @@
+"""Tool calls through every protocol of a real `vllm serve` with MTP, by the official clients."""
+
+from __future__ import annotations
+
+import json
+
+import anthropic
+import jsonschema
+import openai
+import pytest
+
+pytestmark = pytest.mark.server
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 12},
+        "days": {"type": "integer", "minimum": 1, "maximum": 9},
+        "at": {"type": "array", "items": {"enum": ["am", "pm"]}, "maxItems": 2},
+    },
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+ANSWER = {
+    "type": "object",
+    "properties": {"ok": {"type": "boolean"}},
+    "required": ["ok"],
+    "additionalProperties": False,
+}
+NAMES = ("lookup", "ping")
+ASK = "What is the weather?"
+
+
+def chat_tool(name="lookup", parameters=PARAMETERS, **more):
+    return {"type": "function", "function": {"name": name, "parameters": parameters, **more}}
+
+
+CHAT_TOOLS = [chat_tool(strict=True), {"type": "function", "function": {"name": "ping"}}]
+RESPONSES_TOOLS = [
+    {"type": "function", "name": "lookup", "parameters": PARAMETERS, "strict": True},
+    {"type": "function", "name": "ping", "parameters": None, "strict": False},
+]
+MESSAGES_TOOLS = [
+    {"name": "lookup", "input_schema": PARAMETERS, "strict": True},
+    {"name": "ping", "input_schema": {"type": "object", "properties": {}}},
+]
+
+
+@pytest.fixture(scope="module")
+def client(tiny_server):
+    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def claude(tiny_server):
+    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=120)
+
+
+def chat(client, *, stream=False, thinking=False, **fields):
+    """One answer as (reasoning, content, calls, finish reason), however it came."""
+    body = {"chat_template_kwargs": {"enable_thinking": thinking}, **fields.pop("extra_body", {})}
+    answer = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": ASK}],
+        max_tokens=fields.pop("max_tokens", 700),
+        seed=fields.pop("seed", 1),
+        stream=stream,
+        extra_body=body,
+        **fields,
+    )
+    if not stream:
+        choice = answer.choices[0]
+        calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls or []]
+        return (
+            getattr(choice.message, "reasoning", None) or "",
+            choice.message.content or "",
+            calls,
+            choice.finish_reason,
+        )
+    reasoning, content, finish, calls = "", "", None, []
+    for chunk in answer:
+        for choice in chunk.choices:
+            reasoning += getattr(choice.delta, "reasoning", None) or ""
+            content += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+            for call in choice.delta.tool_calls or []:
+                if call.id:
+                    assert call.index == len(calls)
+                    calls.append([call.function.name, ""])
+                calls[call.index][1] += call.function.arguments or ""
+    return reasoning, content, [tuple(call) for call in calls], finish
+
+
+def check_calls(calls):
+    assert calls
+    for name, arguments in calls:
+        assert name in NAMES
+        if name == "lookup":
+            jsonschema.validate(json.loads(arguments), PARAMETERS)
+
+
+@pytest.mark.parametrize("thinking", [False, True], ids=["plain", "thinking"])
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("choice", ["auto", "none", "required", "named", "one"])
+def test_chat(client, choice, stream, thinking):
+    named = {"type": "function", "function": {"name": "lookup"}}
+    fields = {
+        "auto": {"tool_choice": "auto"},
+        "none": {"tool_choice": "none"},
+        "required": {"tool_choice": "required"},
+        "named": {"tool_choice": named},
+        "one": {"tool_choice": "required", "parallel_tool_calls": False},
+    }[choice]
+    reasoning, content, calls, finish = chat(client, tools=CHAT_TOOLS, stream=stream, thinking=thinking, **fields)
+    for text in (reasoning, content):
+        assert not any(marker in text for marker in ("<think>", "</think>", "<|im_end|>"))
+    if finish == "length":
+        return
+    assert bool(reasoning) <= thinking
+    if choice == "none":
+        assert (calls, finish) == ([], "stop")
+    elif choice == "auto":
+        assert finish == ("tool_calls" if calls else "stop")
+        check_calls(calls or [("ping", "{}")])
+    else:
+        check_calls(calls)
+        assert not content
+        assert finish == ("stop" if choice == "named" else "tool_calls")
+    if choice in ("named", "one"):
+        assert len(calls) == 1
+    if choice == "named":
+        assert calls[0][0] == "lookup"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_and_an_aggregate_are_equal(client, seed):
+    whole, stream = (
+        chat(client, tools=CHAT_TOOLS, tool_choice="required", stream=stream, temperature=0, seed=seed)
+        for stream in (False, True)
+    )
+    assert whole == stream
+
+
+def test_json_or_calls(client):
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": ANSWER}}
+    kinds = set()
+    for seed in range(12):
+        _, content, calls, finish = chat(client, tools=CHAT_TOOLS, response_format=form, seed=seed, temperature=1.5)
+        assert bool(content) != bool(calls)
+        if finish == "length":
+            continue
+        if calls:
+            check_calls(calls)
+        else:
+            jsonschema.validate(json.loads(content), ANSWER)
+        kinds.add(bool(calls))
+    assert kinds == {False, True}
+
+
+def test_two_choices_carry_the_contract(client):
+    answer = client.chat.completions.create(
+        model="tiny",
+        messages=[{"role": "user", "content": ASK}],
+        tools=[CHAT_TOOLS[0]],
+        tool_choice="required",
+        parallel_tool_calls=False,
+        n=3,
+        seed=5,
+        temperature=1.0,
+        max_tokens=400,
+        extra_body={"chat_template_kwargs": {"enable_thinking": False}},
+    )
+    for choice in answer.choices:
+        check_calls([(call.function.name, call.function.arguments) for call in choice.message.tool_calls])
+
+
+def test_strict_does_not_reach_the_prompt(client):
+    def prompt_tokens(**more):
+        answer = client.chat.completions.create(
+            model="tiny", messages=[{"role": "user", "content": ASK}], max_tokens=1, tools=[chat_tool(**more)]
+        )
+        return answer.usage.prompt_tokens
+
+    assert prompt_tokens() == prompt_tokens(strict=True) == prompt_tokens(strict=False)
+
+
+@pytest.mark.parametrize(
+    ("tools", "place"),
+    [
+        ([chat_tool(), chat_tool()], "tools[1].function.name"),
+        (
+            [chat_tool(), chat_tool("f", {**PARAMETERS, "properties": {"a": {}}, "required": []}, strict=True)],
+            "tools[1].function.parameters#/properties/a",
+        ),
+        (
+            [chat_tool("f", {"type": "object", "properties": {"a": {"type": "integer"}}}, strict=True)],
+            "tools[0].function.parameters#",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_tool_that_cannot_be_enforced_is_refused_with_its_place(client, tools, place, stream):
+    with pytest.raises(openai.BadRequestError) as refused:
+        chat(client, tools=tools, stream=stream)
+    assert refused.value.param == place
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("choice", ["auto", "required", {"type": "function", "name": "lookup"}], ids=str)
+def test_responses(client, choice, stream):
+    answer = client.responses.create(
+        model="tiny",
+        input=ASK,
+        tools=RESPONSES_TOOLS,
+        tool_choice=choice,
+        max_output_tokens=900,
+        temperature=0,
+        stream=stream,
+        extra_body={"chat_template_kwargs": {"enable_thinking": False}},
+    )
+    if stream:
+        events = list(answer)
+        text = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        assert "<function=" not in text or choice == "auto"
+        done = [event for event in events if event.type == "response.function_call_arguments.done"]
+        fragments = "".join(event.delta for event in events if event.type == "response.function_call_arguments.delta")
+        assert fragments == "".join(event.arguments for event in done)
+        answer = next(event.response for event in reversed(events) if hasattr(event, "response"))
+    calls = [(item.name, item.arguments) for item in answer.output if item.type == "function_call"]
+    if answer.status == "completed" and choice != "auto":
+        check_calls(calls)
+
+
+def test_responses_errors_have_the_path_of_the_request(client):
+    broken = {**RESPONSES_TOOLS[0], "parameters": {**PARAMETERS, "properties": {"a": {}}, "required": []}}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model="tiny", input=ASK, tools=[RESPONSES_TOOLS[1], broken])
+    assert refused.value.param == "tools[1].parameters#/properties/a"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("choice", ["auto", "any", "tool", "none"])
+def test_messages(claude, choice, stream):
+    fields = {"type": choice, **({"name": "lookup"} if choice == "tool" else {})}
+    options = {
+        "model": "tiny",
+        "max_tokens": 900,
+        "messages": [{"role": "user", "content": ASK}],
+        "tools": MESSAGES_TOOLS,
+        "tool_choice": fields,
+        "extra_body": {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0},
+    }
+    if stream:
+        with claude.messages.stream(**options) as events:
+            answer = events.get_final_message()
+    else:
+        answer = claude.messages.create(**options)
+    calls = [(block.name, json.dumps(block.input)) for block in answer.content if block.type == "tool_use"]
+    if answer.stop_reason == "max_tokens":
+        return
+    if choice in ("any", "tool"):
+        check_calls(calls)
+        assert answer.stop_reason == "tool_use"
+    elif choice == "none":
+        assert not calls
+    else:
+        assert (answer.stop_reason == "tool_use") == bool(calls)
