@@ -18,6 +18,8 @@ Faults of the engine that are avoided here (0.2.8, each with a test):
   the same step, one of all states that end for good, so ``Regex("a|a{1,2}")`` matches ``aaa``. Every ``Regex`` gets an
   empty part behind it, whose state is then the only one that ends.
 - Counts above 128 in ``Regex`` crash the rule cache.
+- A range in a class of ``Regex`` that reaches from shorter to longer characters, or several that meet there, also
+  lets overlong encodings through (after E0 every continuation byte); so there is a class for each length.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ MAX_REGEX_POSITIONS = 1024
 """Largest automaton that is written as one ``Regex``. Every position costs a pass over the vocabulary when compiling:
 a hundred rounds of a JSON string character take a second or two, but the plain loop takes a tenth for every mask."""
 MAX_REGEX_COUNT = 128
+_UTF8_LENGTHS = (0, 0x7FF), (0x800, 0xFFFF), (0x10000, 0x10FFFF)
+"""Characters of up to two, of three and of four bytes; the first two lengths may share a class."""
 MAX_REGEX_DEPTH = 64
 MAX_COUNTED_ROUNDS = 128
 MAX_BLOCK_ROUNDS = 32
@@ -313,11 +317,7 @@ def _regex(node: Node) -> str:
         case Literal(text):
             return "".join(map(_regex_char, text))
         case CharSet(ranges):
-            parts = (
-                _regex_char(chr(low)) if low == high else f"{_regex_char(chr(low))}-{_regex_char(chr(high))}"
-                for low, high in ranges
-            )
-            return f"[{''.join(parts)}]"
+            return _regex_class(ranges)
         case Seq(items):
             return "".join(f"({_regex(item)})" if isinstance(item, Alt) else _regex(item) for item in items)
         case Alt(options):
@@ -333,6 +333,20 @@ def _regex(node: Node) -> str:
             return inner + _quantifier(minimum, maximum)
         case _:
             raise ValueError(f"{type(node).__name__} is not regular")
+
+
+def _regex_class(ranges: tuple[tuple[int, int], ...]) -> str:
+    """A class of each length that its characters have in UTF-8, up to two bytes in one."""
+    classes = []
+    for first, last in _UTF8_LENGTHS:
+        parts = [
+            (_regex_char(chr(max(low, first))), _regex_char(chr(min(high, last))))
+            for low, high in ranges
+            if low <= last and high >= first
+        ]
+        if parts:
+            classes.append(f"[{''.join(low if low == high else f'{low}-{high}' for low, high in parts)}]")
+    return classes[0] if len(classes) == 1 else f"({'|'.join(classes)})"
 
 
 def _regex_char(char: str) -> str:

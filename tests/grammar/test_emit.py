@@ -119,6 +119,36 @@ def test_every_kind_of_character_is_escaped_exactly(scalar: int) -> None:
         assert {text for text in texts if tested.accepts(text)} == {text for text in texts if matches(grammar, text)}
 
 
+BOUNDS = [0, 0x41, 0x7F, 0x80, 0x100, 0x7FF, 0x800, 0x900, 0xFFF, 0x1000, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF]
+
+
+@pytest.mark.parametrize("low", [0x41, 0x80, 0x7FF, 0x800, 0xE000, 0x10000], ids=hex)
+def test_a_class_lets_no_other_bytes_through_than_those_of_its_characters(low: int) -> None:
+    """Alone and inside ``Regex``, where xgrammar takes overlong encodings for characters of a wide range."""
+    for high in (bound for bound in BOUNDS if bound > low):
+        letters = charset([(low, high)])
+        inside = [chr(scalar).encode() for scalar in BOUNDS if scalar in letters]
+        starts = {text[:length] for text in inside for length in range(1, len(text) + 1)}
+        odd = [
+            bytes([lead, second])
+            for lead in (0xC0, 0xC1, 0xE0, 0xED, 0xF0, 0xF4)
+            for second in (0x80, 0x8F, 0x9F, 0xA0)
+        ]
+        for node in (letters, alt(repeat(alt(letters, Literal("()"))), Literal("<>"))):
+            tested = engine(node)
+            assert all(map(tested.reaches, starts))
+            for text in odd:
+                begins = any(chr(scalar).encode().startswith(text) for scalar in _beginning_with(text, low, high))
+                assert tested.reaches(text) == begins, (text, high)
+
+
+def _beginning_with(lead: bytes, low: int, high: int) -> list[int]:
+    """Characters between the bounds, one for every pair of bytes that their encodings begin with."""
+    step = 0x40 if lead[0] < 0xF0 else 0x1000
+    found = {scalar for scalar in [low, high, *range(low - low % step, high + 1, step)] if low <= scalar <= high}
+    return [scalar for scalar in found if not 0xD800 <= scalar <= 0xDFFF]
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=8), st.text(max_size=8))
 def test_literals_match_only_themselves(text: str, other: str) -> None:

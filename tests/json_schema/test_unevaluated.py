@@ -113,43 +113,43 @@ EXTENDED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("schema", "inside", "outside"),
-    [
-        (EXTENDED, ['{"more":1,"id":1}', '{"id":1}'], ['{"id":1,"other":1}', '{"more":1}']),
-        (
-            BRANCHES,
-            ['{"kind":"a","x":1}', '{"kind":"b","y":1}', '{"kind":"a"}'],
-            ['{"kind":"a","y":1}', '{"kind":"a","x":1,"z":1}', '{"kind":"c"}'],
-        ),
-        # both branches of anyOf hold, and what each of them evaluates is free
-        (
-            {"type": "object", "anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}
-            | {"unevaluatedProperties": False},
-            ['{"a":1,"b":1}', '{"b":1}', "{}"],
-            ['{"c":1}', '{"a":1,"c":1}'],
-        ),
-        # names come in declared order
-        (
-            {"type": "object", "if": {"properties": {"z": {"const": 1}}, "required": ["z"]}}
-            | {"then": {"properties": {"a": {}}}, "unevaluatedProperties": False},
-            ['{"z":1,"a":2}', "{}"],
-            ['{"z":2}', '{"a":2}', '{"z":1,"b":1}'],
-        ),
-        (
-            {"type": "array", "contains": {"type": "string"}, "unevaluatedItems": {"type": "null"}},
-            ['["a"]', '[null,"a"]', '["a","b",null]'],
-            ["[null]", '["a",1]'],
-        ),
-        # before 2020-12 contains evaluates nothing
-        (
-            {"$schema": "https://json-schema.org/draft/2019-09/schema", "type": "array"}
-            | {"contains": {"type": "string"}, "unevaluatedItems": {"type": "string"}},
-            ['["a"]'],
-            ["[]", '["a",1]'],
-        ),
-    ],
-)
+LANGUAGES = [
+    (EXTENDED, ['{"more":1,"id":1}', '{"id":1}'], ['{"id":1,"other":1}', '{"more":1}']),
+    (
+        BRANCHES,
+        ['{"kind":"a","x":1}', '{"kind":"b","y":1}', '{"kind":"a"}'],
+        ['{"kind":"a","y":1}', '{"kind":"a","x":1,"z":1}', '{"kind":"c"}'],
+    ),
+    # both branches of anyOf hold, and what each of them evaluates is free
+    (
+        {"type": "object", "anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}
+        | {"unevaluatedProperties": False},
+        ['{"a":1,"b":1}', '{"b":1}', "{}"],
+        ['{"c":1}', '{"a":1,"c":1}'],
+    ),
+    # names come in declared order
+    (
+        {"type": "object", "if": {"properties": {"z": {"const": 1}}, "required": ["z"]}}
+        | {"then": {"properties": {"a": {}}}, "unevaluatedProperties": False},
+        ['{"z":1,"a":2}', "{}"],
+        ['{"z":2}', '{"a":2}', '{"z":1,"b":1}'],
+    ),
+    (
+        {"type": "array", "contains": {"type": "string"}, "unevaluatedItems": {"type": "null"}},
+        ['["a"]', '[null,"a"]', '["a","b",null]'],
+        ["[null]", '["a",1]'],
+    ),
+    # before 2020-12 contains evaluates nothing
+    (
+        {"$schema": "https://json-schema.org/draft/2019-09/schema", "type": "array"}
+        | {"contains": {"type": "string"}, "unevaluatedItems": {"type": "string"}},
+        ['["a"]'],
+        ["[]", '["a",1]'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "inside", "outside"), LANGUAGES)
 def test_language(schema, inside, outside):
     grammar = lower(json.dumps(schema), OPTIONS)
     assert [text for text in inside if not matches(grammar, text)] == []
