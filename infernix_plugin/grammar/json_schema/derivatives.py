@@ -6,7 +6,7 @@ states compare by identity and derivatives are computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import And, CharSet, Literal, Node, Not, Repeat, Seq, children, walk
@@ -34,26 +34,30 @@ class Intersection:
             state = tuple(self._derive(part, char) for part in state)
         return self._accepts(state)
 
-    def is_empty(self) -> bool:
-        """Whether no string is in all of them.
+    def is_empty(self, excluded: Collection[str] = ()) -> bool:
+        """Whether no string is in all of them but the ``excluded`` ones.
 
         Raises:
             Undecided: :data:`MAX_STATES` states did not settle it.
         """
-        letters = representatives(self._start)
-        seen = {tuple(map(id, self._start))}
-        path = [(self._start, iter(letters))]  # depth first: most searches end at their first member
+        letters = representatives(self._start, "".join(excluded))
+        # As a language, a long list would be derived word by word; its state is what was read as long as that matters.
+        begun = {text[:length] for text in excluded for length in range(len(text) + 1)}
+        beginning = "" if begun else None
+        seen = {(beginning, *map(id, self._start))}
+        path = [(self._start, beginning, iter(letters))]  # depth first: most searches end at their first member
         while path:
             budget.checkpoint()
-            state, untried = path[-1]
-            if self._accepts(state):
+            state, beginning, untried = path[-1]
+            if self._accepts(state) and (beginning is None or beginning not in excluded):
                 return False
             for char in untried:
                 following = tuple(self._derive(part, char) for part in state)
-                key = tuple(map(id, following))
+                text = None if beginning is None or beginning + char not in begun else beginning + char
+                key = (text, *map(id, following))
                 if key not in seen and self._pool.never not in following:
                     seen.add(key)
-                    path.append((following, iter(letters)))
+                    path.append((following, text, iter(letters)))
                     break
             else:
                 path.pop()
@@ -96,19 +100,25 @@ class Intersection:
                 return pool.alt(*(self._derive(option, char) for option in children(node)))
 
 
-def representatives(nodes: Iterable[Node]) -> list[str]:
-    """One character for every way of being inside or outside the sets and literals of the nodes."""
-    sets: set[tuple[tuple[int, int], ...]] = set()
+def representatives(nodes: Iterable[Node], text: str = "") -> list[str]:
+    """One character for every way of being inside or outside the sets and literals of the nodes, or equal to one of
+    ``text``."""
+    sets = {((ord(char), ord(char)),) for char in text}
     for node in nodes:
         for part in walk(node):
             if isinstance(part, CharSet):
                 sets.add(part.ranges)
             elif isinstance(part, Literal):
                 sets.update(((ord(char), ord(char)),) for char in part.text)
-    starts = {0, 0xE000} | {edge for ranges in sets for low, high in ranges for edge in (low, high + 1)}
-    found: dict[tuple[bool, ...], str] = {}
-    for scalar in sorted(starts):
+    crossings: dict[int, int] = {0: 0, 0xE000: 0}
+    for bit, ranges in enumerate(sets):
+        for low, high in ranges:
+            for edge in (low, high + 1):
+                crossings[edge] = crossings.get(edge, 0) ^ 1 << bit
+    membership = 0
+    found: dict[int, str] = {}
+    for scalar, crossed in sorted(crossings.items()):
+        membership ^= crossed
         if scalar <= 0x10FFFF and not 0xD800 <= scalar <= 0xDFFF:
-            membership = tuple(any(low <= scalar <= high for low, high in ranges) for ranges in sets)
             found.setdefault(membership, chr(scalar))
     return list(found.values())

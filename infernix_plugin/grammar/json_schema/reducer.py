@@ -60,6 +60,10 @@ _PROOF_DEPTH = 16
 _WITNESS_DEPTH = 12  # members that cannot exist are left out early, not all of them have to be
 
 
+_Matched = tuple[tuple[Pattern, bool], ...]
+"""Patterns, and whether a name matches them."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Exclusion:
     """A promise to keep: no value is in two of the parts."""
@@ -117,6 +121,7 @@ class Reducer:
         self._exclusions: list[_Exclusion] = []
         self._contradictory: dict[Goal, bool] = {}
         self._matchers: dict[Strings, Intersection] = {}
+        self._names: dict[tuple[Goal, _Matched], Intersection] = {}
         self._merges = 0
 
     def shape(self, goal: Goal) -> Shape:
@@ -310,7 +315,7 @@ class Reducer:
         """
         if branch == Strings(patterns=branch.patterns[:1]) and all(one.keyword == "format" for one in branch.patterns):
             return True
-        return not _is_empty([language(branch)])
+        return not _is_empty(Intersection([language(branch)]))
 
     # Names ------------------------------------------------------------------------------------------------------
 
@@ -371,32 +376,44 @@ class Reducer:
             ConstraintTooLarge: more than :data:`MAX_NAME_CLASSES`, or too large to tell whether they are empty.
         """
         about_names = some is not None and some.is_about_names
-        start = self._naming(
-            replace(branch, naming=join(branch.naming, (some.place,))) if some and about_names else branch
-        )
-        if branch.names:
-            start = (*start, Not(alt(*map(Literal, branch.names))))
-        classes: list[tuple[tuple[Pattern, ...], tuple[Node, ...]]] = [((), start)]
-        if branch.naming or about_names:
-            classes = [part for part in classes if not _is_empty(part[1])]
+        naming = join(branch.naming, (some.place,)) if some and about_names else branch.naming
+        names = branch.names
+        classes: list[_Matched] = [()]
+        if naming:
+            classes = [matched for matched in classes if self._leaves_names(naming, matched, names)]
         for pattern in branch.patterns:
-            inside = [((*matched, pattern), (*parts, pattern.node)) for matched, parts in classes]
-            outside = [(matched, (*parts, Not(pattern.node))) for matched, parts in classes]
-            classes = [part for part in inside + outside if not _is_empty(part[1])]
+            classes = [(*matched, (pattern, inside)) for inside in (True, False) for matched in classes]
+            classes = [matched for matched in classes if self._leaves_names(naming, matched, names)]
             if len(classes) > MAX_NAME_CLASSES:
                 raise ConstraintTooLarge(f"The patterns of names tell more than {MAX_NAME_CLASSES} classes apart")
-        if some is None or about_names:
-            return [(parts, branch.under(matched)) for matched, parts in classes]
-        return [
-            (parts, join(branch.under(matched), (some.place,)))
-            for matched, parts in classes
-            if some.applies_under(matched)
-        ]
+        declared = (Not(alt(*map(Literal, names))),) if names else ()
+        found: list[tuple[tuple[Node, ...], Goal]] = []
+        for matched in classes:
+            patterns = [pattern for pattern, inside in matched if inside]
+            demands = branch.under(patterns)
+            if some is not None and not about_names:
+                if not some.applies_under(patterns):
+                    continue
+                demands = join(demands, (some.place,))
+            found.append(((*declared, *self._name_languages(naming, matched)), demands))
+        return found
 
-    def _naming(self, branch: Objects) -> tuple[Node, ...]:
+    def _leaves_names(self, naming: Goal, matched: _Matched, declared: Sequence[str]) -> bool:
+        """Whether there is a name that satisfies the goal, matches just those patterns and is not declared."""
+        key = naming, matched
+        if key not in self._names:  # objects differ in what they declare, hardly in their patterns
+            self._names[key] = Intersection(self._name_languages(naming, matched))
+        return not _is_empty(self._names[key], declared)
+
+    def _name_languages(self, naming: Goal, matched: _Matched) -> tuple[Node, ...]:
+        """The languages of the names that satisfy the goal and match just those patterns."""
+        patterns = (pattern.node if inside else Not(pattern.node) for pattern, inside in matched)
+        return (*self._naming(naming), *patterns)
+
+    def _naming(self, goal: Goal) -> tuple[Node, ...]:
         """The languages that every name must be in."""
         options: list[Node] = []
-        for part in self.shape(branch.naming):
+        for part in self.shape(goal):
             if part == UNCONSTRAINED["string"]:
                 return ()
             if isinstance(part, Strings):
@@ -507,9 +524,9 @@ def _none_of(goal: Goal) -> Goal:
     return tuple(map(negated, goal))
 
 
-def _is_empty(languages: Sequence[Node]) -> bool:
+def _is_empty(strings: Intersection, excluded: Sequence[str] = ()) -> bool:
     try:
-        return Intersection(languages).is_empty()
+        return strings.is_empty(excluded)
     except Undecided:
         raise ConstraintTooLarge(
             f"The patterns and lengths of a string have more than {MAX_STATES} states together",
