@@ -27,6 +27,7 @@ class Intersection:
         self._pool = Pool()
         self._start = tuple(self._pool.adopt(language) for language in languages)
         self._derivatives: dict[tuple[int, str], Node] = {}
+        self._member: str | None = None  # one that a search found
 
     def __contains__(self, text: str) -> bool:
         state: tuple[Node, ...] = self._start
@@ -40,16 +41,20 @@ class Intersection:
         Raises:
             Undecided: :data:`MAX_STATES` states did not settle it.
         """
+        if self._member is not None and self._member not in excluded:
+            return False
         letters = representatives(self._start, "".join(excluded))
         # As a language, a long list would be derived word by word; its state is what was read as long as that matters.
         begun = {text[:length] for text in excluded for length in range(len(text) + 1)}
         beginning = "" if begun else None
         seen = {(beginning, *map(id, self._start))}
         path = [(self._start, beginning, iter(letters))]  # depth first: most searches end at their first member
+        read: list[str] = []
         while path:
             budget.checkpoint()
             state, beginning, untried = path[-1]
             if self._accepts(state) and (beginning is None or beginning not in excluded):
+                self._member = "".join(read)
                 return False
             for char in untried:
                 following = tuple(self._derive(part, char) for part in state)
@@ -58,9 +63,11 @@ class Intersection:
                 if key not in seen and self._pool.never not in following:
                     seen.add(key)
                     path.append((following, text, iter(letters)))
+                    read.append(char)
                     break
             else:
                 path.pop()
+                del read[-1:]
             if len(seen) > MAX_STATES:
                 raise Undecided
         return True
