@@ -20,19 +20,68 @@ class Undecided(Exception):
     """The search for a common member was given up."""
 
 
+class Derivatives:
+    """What may follow a character in a language, computed once per language and character."""
+
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self._adopted: dict[int, tuple[Node, Node]] = {}
+        self._known: dict[tuple[int, str], Node] = {}
+
+    def adopt(self, language: Node) -> Node:
+        """The pooled node of a regular language, given without Ref and Lexeme."""
+        known = self._adopted.get(id(language))
+        if known is None or known[0] is not language:
+            known = self._adopted[id(language)] = language, self.pool.adopt(language)
+        return known[1]
+
+    def after(self, node: Node, char: str) -> Node:
+        """What may follow ``char`` at the start of a member of the pooled ``node``."""
+        key = (id(node), char)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._derivative(node, char)
+        return known
+
+    def _derivative(self, node: Node, char: str) -> Node:
+        pool = self.pool
+        match node:
+            case Literal(text):
+                return pool.literal(text[1:]) if text.startswith(char) else pool.never
+            case CharSet():
+                return pool.epsilon if ord(char) in node else pool.never
+            case Seq(items):
+                options = []
+                for index, item in enumerate(items):
+                    options.append(pool.seq(self.after(item, char), *items[index + 1 :]))
+                    if not pool.facts(item).nullable:
+                        break
+                return pool.alt(*options)
+            case Repeat(item, minimum, maximum):
+                rest = pool.repeat(item, max(0, minimum - 1), None if maximum is None else maximum - 1)
+                return pool.seq(self.after(item, char), rest)
+            case And(items):
+                return pool.intersection(*(self.after(item, char) for item in items))
+            case Not(item):
+                return pool.complement(self.after(item, char))
+            case _:
+                return pool.alt(*(self.after(option, char) for option in children(node)))
+
+
 class Intersection:
     """The strings that are in every one of some regular languages, given without Ref and Lexeme."""
 
-    def __init__(self, languages: Sequence[Node]) -> None:
-        self._pool = Pool()
-        self._start = tuple(self._pool.adopt(language) for language in languages)
-        self._derivatives: dict[tuple[int, str], Node] = {}
+    def __init__(self, languages: Sequence[Node], derivatives: Derivatives | None = None) -> None:
+        """Intersections of much the same languages should share their ``derivatives``."""
+        self._derivatives = derivatives or Derivatives()
+        self._pool = self._derivatives.pool
+        self._start = tuple(self._derivatives.adopt(language) for language in languages)
         self._member: str | None = None  # one that a search found
 
     def __contains__(self, text: str) -> bool:
         state: tuple[Node, ...] = self._start
         for char in text:
-            state = tuple(self._derive(part, char) for part in state)
+            state = tuple(self._derivatives.after(part, char) for part in state)
         return self._accepts(state)
 
     def is_empty(self, excluded: Collection[str] = ()) -> bool:
@@ -57,7 +106,7 @@ class Intersection:
                 self._member = "".join(read)
                 return False
             for char in untried:
-                following = tuple(self._derive(part, char) for part in state)
+                following = tuple(self._derivatives.after(part, char) for part in state)
                 text = None if beginning is None or beginning + char not in begun else beginning + char
                 key = (text, *map(id, following))
                 if key not in seen and self._pool.never not in following:
@@ -75,42 +124,11 @@ class Intersection:
     def _accepts(self, state: Iterable[Node]) -> bool:
         return all(self._pool.facts(part).nullable for part in state)
 
-    def _derive(self, node: Node, char: str) -> Node:
-        """What may follow ``char`` at the start of a member of ``node``."""
-        key = (id(node), char)
-        if key not in self._derivatives:
-            self._derivatives[key] = self._derivative(node, char)
-        return self._derivatives[key]
-
-    def _derivative(self, node: Node, char: str) -> Node:
-        pool = self._pool
-        match node:
-            case Literal(text):
-                return pool.literal(text[1:]) if text.startswith(char) else pool.never
-            case CharSet():
-                return pool.epsilon if ord(char) in node else pool.never
-            case Seq(items):
-                options = []
-                for index, item in enumerate(items):
-                    options.append(pool.seq(self._derive(item, char), *items[index + 1 :]))
-                    if not pool.facts(item).nullable:
-                        break
-                return pool.alt(*options)
-            case Repeat(item, minimum, maximum):
-                rest = pool.repeat(item, max(0, minimum - 1), None if maximum is None else maximum - 1)
-                return pool.seq(self._derive(item, char), rest)
-            case And(items):
-                return pool.intersection(*(self._derive(item, char) for item in items))
-            case Not(item):
-                return pool.complement(self._derive(item, char))
-            case _:
-                return pool.alt(*(self._derive(option, char) for option in children(node)))
-
 
 def representatives(nodes: Iterable[Node], text: str = "") -> list[str]:
     """One character for every way of being inside or outside the sets and literals of the nodes, or equal to one of
     ``text``."""
-    sets = {((ord(char), ord(char)),) for char in text}
+    sets: set[tuple[tuple[int, int], ...]] = {((ord(char), ord(char)),) for char in text}
     for node in nodes:
         for part in walk(node):
             if isinstance(part, CharSet):

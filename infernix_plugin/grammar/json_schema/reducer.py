@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
@@ -12,7 +13,7 @@ from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema import facts
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement
-from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Intersection, Undecided
+from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Derivatives, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
 from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
@@ -121,6 +122,7 @@ class Reducer:
         self._exclusions: list[_Exclusion] = []
         self._contradictory: dict[Goal, bool] = {}
         self._matchers: dict[Strings, Intersection] = {}
+        self._derivatives = Derivatives()
         self._names: dict[tuple[Goal, _Matched], Intersection] = {}
         self._merges = 0
 
@@ -402,12 +404,12 @@ class Reducer:
         """Whether there is a name that satisfies the goal, matches just those patterns and is not declared."""
         key = naming, matched
         if key not in self._names:  # objects differ in what they declare, hardly in their patterns
-            self._names[key] = Intersection(self._name_languages(naming, matched))
+            self._names[key] = Intersection(self._name_languages(naming, matched), self._derivatives)
         return not _is_empty(self._names[key], declared)
 
     def _name_languages(self, naming: Goal, matched: _Matched) -> tuple[Node, ...]:
         """The languages of the names that satisfy the goal and match just those patterns."""
-        patterns = (pattern.node if inside else Not(pattern.node) for pattern, inside in matched)
+        patterns = (pattern.node if inside else _outside(pattern) for pattern, inside in matched)
         return (*self._naming(naming), *patterns)
 
     def _naming(self, goal: Goal) -> tuple[Node, ...]:
@@ -522,6 +524,12 @@ def _member_goal(branch: Objects, name: str) -> Goal:
 def _none_of(goal: Goal) -> Goal:
     """What holds where the only schema of the goal does not."""
     return tuple(map(negated, goal))
+
+
+@lru_cache(maxsize=512)
+def _outside(pattern: Pattern) -> Node:
+    """One node wherever names do not match the pattern, so that what is known of it stays known."""
+    return Not(pattern.node)
 
 
 def _is_empty(strings: Intersection, excluded: Sequence[str] = ()) -> bool:
