@@ -16,6 +16,7 @@ from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
+from infernix_plugin.matching.companions.argument_names import DistinctNames, DistinctNamesGrammar, WrittenTokens
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, as_terminal
@@ -61,6 +62,7 @@ class ConstraintCompiler:
         self._options = options
         self._seconds = max_compile_seconds
         self._engines = Engines(domain, cache_bytes)
+        self._written = WrittenTokens(domain)
         self._cache: BuildCache[CompiledGrammar] = BuildCache(cache_bytes, max_cold_compiles)
 
     def compile(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> CompiledGrammar:
@@ -141,8 +143,14 @@ class ConstraintCompiler:
         with budget.limit(self._seconds):
             calls = calls_of(contract, self._options)
             answer = None if content is None else self._content(content)
+            tokens = self._call_tokens()
             budget.checkpoint()
-            return self._compile(framing.apply(output_grammar(contract, calls, self._call_tokens(), answer)))
+            grammar = self._engines.compile(framing.apply(output_grammar(contract, calls, tokens, answer)))
+            free = frozenset(call.name for call in calls if call.distinct)
+            if free:
+                names = DistinctNames(free, tokens.opening, framing.close_id)
+                grammar = DistinctNamesGrammar(grammar, names, self._written)
+            return CompiledGrammar(self.domain, grammar)
 
     def _content(self, constraint: OutputConstraint) -> Grammar:
         return restrict_terminals(
