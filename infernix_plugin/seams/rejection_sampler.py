@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from infernix_plugin.seams.cpu_faults.seeded_chunks import untouched_streams
 from infernix_plugin.seams.seam import Seam, on_cpu
 
 _MODULE = "vllm.v1.worker.gpu_model_runner"
@@ -32,7 +33,8 @@ def _replace_sample_tokens(original: Any) -> Any:
             return original(self, grammar_output)
         state = state_of(self)
         state.begin(executed.scheduler_output, grammar_output)
-        output = original(self, grammar_output)
+        with untouched_streams(self):
+            output = original(self, grammar_output)
         state.end(self, output)
         return output
 
@@ -80,7 +82,7 @@ REJECTION_SAMPLER = Seam(
 SAMPLE_TOKENS = Seam(
     module=_MODULE,
     attribute="GPUModelRunner.sample_tokens",
-    reason="What the drafts were drawn from is kept per request; failed rows are told to the engine core.",
+    reason="q of the drafts and failed rows are kept per request; it winds back generators that cannot be wound back.",
     replace=on_cpu(_replace_sample_tokens),
     parameters=("self", "grammar_output"),
 )

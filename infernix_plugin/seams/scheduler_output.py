@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Iterator
 from typing import Any
 
 from infernix_plugin.seams.seam import Seam
+
+_MODULE = "vllm.v1.core.sched.scheduler"
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tell news from vLLM's line about a refused commit: the manager wrote why, and left no tokens to show."""
+    refused = str(record.msg).startswith("Unexpected: grammar rejected tokens")
+    return not (refused and isinstance(record.args, tuple) and record.args[:1] == ([],))
 
 
 def _replace(original: Any) -> Any:
@@ -26,6 +35,8 @@ def _replace(original: Any) -> Any:
             {"error": error_record(grammar)} if isinstance(grammar, Exception) else grammar.record()
         )
         return record
+
+    logging.getLogger(_MODULE).addFilter(_is_news)
 
     @functools.wraps(original)
     def update_from_output(self: Any, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -53,7 +64,7 @@ def _replace(original: Any) -> Any:
 
 
 SEAM = Seam(
-    module="vllm.v1.core.sched.scheduler",
+    module=_MODULE,
     attribute="Scheduler.update_from_output",
     reason="Neither side's outputs have a field for why a request failed; ours rides in kv_transfer_params.",
     replace=_replace,

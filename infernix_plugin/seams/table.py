@@ -17,7 +17,7 @@ from infernix_plugin.seams import (
     scheduler_output,
     speculative_options,
 )
-from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, install_import_repairs
+from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, gdn_lone_token, install_import_repairs
 from infernix_plugin.seams.seam import Seam
 
 ALL: tuple[Seam, ...] = (
@@ -49,6 +49,7 @@ ALL: tuple[Seam, ...] = (
     draft_proposers.SAMPLING,
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
+    gdn_lone_token.SEAM,
 )
 
 

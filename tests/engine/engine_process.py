@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from typing import Any
 
 SMALL = {
@@ -44,6 +45,11 @@ class EngineProcess:
         self._pipe.send(("counter", name))
         return self._answer()
 
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function of a test module in the engine's process, with vLLM's ``LLM`` as its first argument."""
+        self._pipe.send(("call", (function, arguments)))
+        return self._answer()
+
     def close(self) -> None:
         """End the engine."""
         self._pipe.close()
@@ -80,7 +86,7 @@ def _serve(pipe: Any, environment: dict[str, str], model: str, arguments: dict[s
             pipe.send((False, f"{type(error).__name__}: {error}"))
 
 
-def _generate(engine: Any, requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def generate(engine: Any, requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -109,4 +115,9 @@ def _counter(engine: Any, name: str) -> int:
     return sum(metric.value for metric in engine.get_metrics() if metric.name == name)
 
 
-_COMMANDS = {"generate": _generate, "counter": _counter}
+def _call(engine: Any, payload: tuple[Callable[..., Any], tuple[Any, ...]]) -> Any:
+    function, arguments = payload
+    return function(engine, *arguments)
+
+
+_COMMANDS = {"generate": generate, "counter": _counter, "call": _call}

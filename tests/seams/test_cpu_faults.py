@@ -10,11 +10,13 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from infernix_plugin.seams import cpu_faults
 from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, torchvision_ops
+from infernix_plugin.seams.cpu_faults.seeded_chunks import untouched_streams
 from infernix_plugin.seams.versions import installed_release
 
 cpu_faults.install_import_repairs()
@@ -241,6 +243,23 @@ def test_seam_replaces_the_attribute_where_it_is_needed(seam: Any) -> None:
     if not seam.applied(module):
         original = seam.check(module)
         assert seam.replace(original) is not original
+
+
+# --- random streams of unfinished prompts --------------------------------------------------------------------------
+
+
+def test_a_cpu_generator_still_has_no_offset() -> None:
+    with pytest.raises(RuntimeError, match="offset"):  # otherwise vLLM's own way works and ours can go
+        torch.Generator().get_offset()
+
+
+def test_a_request_with_an_unfinished_prompt_has_no_generator_while_a_step_samples() -> None:
+    streams = {index: torch.Generator() for index in (0, 2, 3)}
+    batch = SimpleNamespace(num_reqs=3, generators=dict(streams))
+    mask = SimpleNamespace(np=np.array([False, True, True, True]))  # the last one is left from a larger batch
+    with untouched_streams(SimpleNamespace(input_batch=batch, discard_request_mask=mask)):
+        assert batch.generators == {index: streams[index] for index in (0, 3)}
+    assert batch.generators == streams
 
 
 # --- torchvision ----------------------------------------------------------------------------------------------------

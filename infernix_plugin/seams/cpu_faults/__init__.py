@@ -1,8 +1,9 @@
 """Repairs of faults in the versions we sit on that show on the CPU backend, one module each.
 
 Every module says why, which versions it fits and what it repairs. A module that replaces an attribute of vLLM has
-``SEAM``, which stands in the table of all seams. The others repair imports that fail before vLLM is there:
-``install_import_repairs``. Importing any of these modules imports neither torch nor vLLM.
+``SEAM``, which stands in the table of all seams; ``seeded_chunks`` is used by a seam beside this folder. The others
+repair imports that fail before vLLM is there: ``install_import_repairs``. Importing any of these modules imports
+neither torch nor vLLM.
 """
 
 
