@@ -27,16 +27,10 @@ from tests.json_schema import (
 from tests.json_schema_suite import cases
 from tests.json_schema_suite.judge import verdicts
 from tests.oracles import xgrammar_engine
+from tests.oracles.json_vocabulary import DOMAIN, PIECES, PREFERRED, STOP
 from tests.oracles.plain import TooLargeError, plain
 
 OPTIONS = GrammarOptions(max_whitespace=2)
-LONGER = r"""{" "} ": ", }, [{ ]] [[ "" \u \" 00 12 1. e- -1 true false null ab aa foo bar abc "a a" a": é 中 20 :00"""
-TEXTS = [*LONGER.split(), '": ', '", "', ", ", "  ", "\n "]
-HALVES = [b"\xc3", b"\xa9", b"\xe4\xb8", b'\xad"', b"\xf0\x9f", b"\x98\x80"]
-PIECES = [bytes([byte]) for byte in range(256)] + [text.encode() for text in TEXTS] + HALVES
-STOP = len(PIECES)
-PREFERRED = {PIECES.index(text.encode()) for text in [*'{}[],:"0123456789ab', *TEXTS]} | {STOP}
-DOMAIN = TokenDomain([*PIECES, b"<end>"], control={"<end>": STOP}, stop=[STOP])
 ENGINES = XgrammarEngine(DOMAIN, cache_bytes=64 << 20), LlguidanceEngine(DOMAIN)
 MAX_STATES = 40
 STEPS = 20
