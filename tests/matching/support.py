@@ -11,6 +11,10 @@ from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Lexeme, Literal, N
 from infernix_plugin.matching import CompiledGrammar, MaskState, Session, TokenDomain
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
+from infernix_plugin.matching.memo.account import Account
+from infernix_plugin.matching.memo.machine import Terminals
+from infernix_plugin.matching.memo.matcher import RememberedGrammar
+from infernix_plugin.matching.memo.memory import Memory
 
 PIECES = [
     *(bytes([byte]) for byte in b'ab1{}[]",: \n\\'),
@@ -48,9 +52,43 @@ DOMAIN = TokenDomain(
     vocab_size=len(PIECES) + 9,
 )
 STOP = CONTROL["<e>"]
+
+
+class RememberingEngine:
+    """llguidance with masks that are remembered from the first matcher on, whatever that costs."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._inner = LlguidanceEngine(DOMAIN)
+        self.memory = Memory(memory_bytes)
+        self._terminals = Terminals(self.memory)
+
+    def compile(self, grammar: Grammar) -> RememberedGrammar:
+        made = RememberedGrammar(self._inner.compile(grammar), grammar, DOMAIN, self._terminals)
+        made.account = _Rich()
+        return made
+
+    def around(self, other: RememberedGrammar) -> RememberedGrammar:
+        """The same grammar with the memory and the means of this engine."""
+        made = RememberedGrammar(other.inner, other.grammar, DOMAIN, self._terminals)
+        made.account = _Rich()
+        return made
+
+
+class _Rich(Account):
+    """Affords everything."""
+
+    def affords_matcher(self) -> bool:
+        return True
+
+    def affords_miss(self, work: int) -> bool:
+        return True
+
+
 ENGINES = {
     "xgrammar": XgrammarEngine(DOMAIN, cache_bytes=16 << 20),
     "llguidance": LlguidanceEngine(DOMAIN),
+    "remembered": RememberingEngine(16 << 20),
+    "forgetful": RememberingEngine(6000),
 }
 
 Word = tuple[int | str, ...]

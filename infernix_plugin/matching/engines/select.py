@@ -44,6 +44,9 @@ from infernix_plugin.matching.engines.base import EngineGrammar
 from infernix_plugin.matching.engines.lexing import ambiguity
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
+from infernix_plugin.matching.memo.machine import Terminals
+from infernix_plugin.matching.memo.matcher import RememberedGrammar
+from infernix_plugin.matching.memo.memory import Memory
 
 MAX_TERMINAL_NODES = 1 << 20
 """Largest tree that a regular grammar may become when its rules are written out into one terminal."""
@@ -60,6 +63,7 @@ class Engines:
         self._domain = domain
         self.xgrammar = XgrammarEngine(domain, cache_bytes=cache_bytes)
         self.llguidance = LlguidanceEngine(domain)
+        self._terminals = Terminals(Memory(cache_bytes // 4))
 
     def compile(self, grammar: Grammar) -> EngineGrammar:
         """Compile with the engine that fits the grammar.
@@ -75,7 +79,7 @@ class Engines:
             obstacle = self._obstacle(grammar)
             if obstacle is None:
                 try:
-                    return self.llguidance.compile(grammar)
+                    return RememberedGrammar(self.llguidance.compile(grammar), grammar, self._domain, self._terminals)
                 except CompileTimeout:
                     raise
                 except ConstraintTooLarge:

@@ -1,4 +1,5 @@
-"""Masks remembered by what may still be written: positions of an output language, told apart byte by byte.
+"""Masks remembered by what may still be written, so that the same place in any output of a grammar is computed once.
 
-:mod:`atoms` reads characters, :mod:`machine` follows a grammar with them.
+:mod:`atoms` reads characters, :mod:`machine` follows a grammar with them, :mod:`matcher` puts both around an engine;
+:mod:`memory` bounds what is remembered and :mod:`account` what following a text may cost.
 """

@@ -31,12 +31,13 @@ from infernix_plugin.grammar.ir import (
 )
 from infernix_plugin.matching.domain import Bitset
 from infernix_plugin.matching.memo.atoms import DONE, Atom, character, text
+from infernix_plugin.matching.memo.masks import KnownMask
 from infernix_plugin.matching.memo.memory import Memory
 
 MAX_ITEMS = 256
 """Most alternatives of one state."""
 MAX_LOOKS = 2048
-"""Most nodes that are looked at to find one state."""
+"""Most nodes and items that are looked at to find one state."""
 _STATE_BYTES = 600
 _ITEM_BYTES = 100
 _MOVE_BYTES = 60
@@ -73,19 +74,22 @@ class State:
         items: what may come next.
         accepting: whether the text may end here.
         open: whether it may go on.
-        row: the mask, once it is known: int32, read-only.
+        names_tokens: whether a token may come next by its id.
+        mask: the tokens that may come next, once they are known; without those that end the text.
+        steps: the states after the tokens that were read here, unless it is this one.
     """
 
-    __slots__ = ("_machine", "_moves", "_steps", "accepting", "items", "open", "row")
+    __slots__ = ("_machine", "_moves", "accepting", "items", "mask", "names_tokens", "open", "steps")
 
     def __init__(self, machine: Machine, items: frozenset[Item], accepting: bool) -> None:
         self._machine = machine
         self._moves: dict[int, State | None] = {}
-        self._steps: dict[int, State | None] = {}
+        self.steps: dict[int, State | None] = {}
         self.items = items
         self.accepting = accepting
         self.open = bool(items)
-        self.row: Bitset | None = None
+        self.names_tokens = any(isinstance(atom, TokenAtom) for atom, _ in items)
+        self.mask: KnownMask | None = None
 
     def after(self, byte: int) -> State | None:
         """The state after one more byte; ``None`` if there surely is none, :data:`LOST` if it is too much to follow."""
@@ -94,44 +98,52 @@ class State:
         except KeyError:
             pass
         with _lock:
-            target = self._machine.follow(self, _BYTES[byte])
+            target = self._moves[byte] = self._machine.follow(self, _BYTES[byte])
             self._machine.spend(_MOVE_BYTES)
-            self._moves[byte] = target
             return target
 
     def over(self, token: int, piece: bytes) -> State | None:
         """The state after a token that writes ``piece``, nothing for a control token; otherwise as :meth:`after`."""
-        try:
-            return self._steps[token]
-        except KeyError:
-            pass
         with _lock:
             target = self._machine.follow(self, piece, token)
             if target is not self:
+                self.steps[token] = target
                 self._machine.spend(_MOVE_BYTES)
-                self._steps[token] = target
             return target
 
-    def names_tokens(self) -> bool:
-        """Whether a token may come next by its id."""
-        return any(isinstance(atom, TokenAtom) for atom, _ in self.items)
-
     def remember(self, row: Bitset) -> None:
-        """Keep the mask of this state, which must not change any more."""
+        """Keep a copy of the mask of this state."""
+        mask = KnownMask(row)
         with _lock:
-            if self.row is None:
-                self._machine.spend(row.nbytes)
-                self.row = row
+            if self.mask is None:
+                self.mask = mask
+                self._machine.spend(mask.bytes)
 
     def forget(self) -> None:
         """Drop what is remembered."""
         self._moves.clear()
-        self._steps.clear()
-        self.row = None
+        self.steps.clear()
+        self.mask = None
+
+
+def _inside(items: Collection[Item], piece: bytes) -> tuple[Collection[Item], bytes]:
+    """Read on while nothing but a single atom can, and does not end; what of ``piece`` is left then."""
+    ((atom, rest),) = items
+    for place, byte in enumerate(piece):
+        target = atom.after(byte)
+        if target is None or target.accepting or target is LOST:
+            return ((atom, rest),), piece[place:]
+        atom = target
+    return ((atom, rest),), b""
 
 
 class Machine:
-    """The states of one language."""
+    """The states of one language.
+
+    Attributes:
+        bytes: approximate size of what is remembered.
+        work: what finding states has cost so far, in looks at nodes and items; about a microsecond each.
+    """
 
     def __init__(self, start: Node, rules: Mapping[str, Node], terminals: Terminals) -> None:
         """Nothing is done before the first look."""
@@ -141,7 +153,8 @@ class Machine:
         self._stacks: dict[tuple[int, int, Stack], Stack] = {}
         self._states: dict[_Entry, State] = {}
         self._looks = 0
-        self.bytes = 0
+        self.work = 0
+        self.bytes = self._settled = 0
         terminals.memory.watch(self)
 
     def start(self) -> State:
@@ -152,22 +165,28 @@ class Machine:
                 return self._state(*self._enter(self._start, 0, END))
             except (_TooMuch, RecursionError):
                 return LOST
+            finally:
+                self.spend(0)
 
     def follow(self, state: State, piece: bytes, token: int | None = None) -> State | None:
         """Find the state after ``piece``, which one token may write or be read by its id. Called under the lock."""
         items: Collection[Item] = state.items if piece else ()
         accepting = False
-        self._looks = 0
+        work = self._terminals.work
+        self._looks = 1
         try:
+            if len(items) == 1:
+                items, piece = _inside(items, piece)
             for byte in piece:
                 found: set[Item] = set()
                 accepting = False
+                self._looks += len(items)
                 for atom, rest in items:
                     target = atom.after(byte)
                     if target is not None:
                         accepting |= self._arrive(target, rest, found)
                 items = found
-            if token is not None:
+            if token is not None and state.names_tokens:
                 items = {*items}
                 for atom, rest in state.items:
                     if isinstance(atom, TokenAtom) and atom.takes(token):
@@ -175,11 +194,16 @@ class Machine:
             return self._state(frozenset(items), accepting) if items or accepting else None
         except (_TooMuch, RecursionError):
             return LOST
+        finally:
+            self._terminals.work += self._looks
+            self.work += self._terminals.work - work
 
     def spend(self, size: int) -> None:
-        """Count ``size`` more bytes; past the budget of all machines, they forget everything."""
+        """Count ``size`` more bytes that are remembered; past the budget of all machines, they forget everything."""
         self.bytes += size
-        self._terminals.memory.spend(size)
+        added = self.bytes - self._settled
+        self._settled = self.bytes
+        self._terminals.memory.spend(added)
 
     def forget(self) -> None:
         """Drop all states; those still in use find their way again."""
@@ -187,7 +211,7 @@ class Machine:
             state.forget()
         self._states = {}
         self._stacks = {}
-        self.bytes = 0
+        self.bytes = self._settled = 0
 
     def _arrive(self, atom: Atom, rest: Stack, found: set[Item]) -> bool:
         """Add what may come next at ``atom`` with ``rest`` behind it; whether the text may end there."""
@@ -208,43 +232,44 @@ class Machine:
         found: set[Item] = set()
         accepting = False
         pending: list[tuple[Node, int, Stack | None]] = [(node, index, rest)]
-        seen: set[tuple[int, int, Stack | None]] = set()
+        seen: set[tuple[int, int, Stack]] = set()
         while pending:
             node, index, behind = pending.pop()
             if behind is None:
                 accepting = True
                 continue
-            key = id(node), index, behind
-            if key in seen:
-                continue
-            seen.add(key)
             self._looks += 1
             if self._looks > MAX_LOOKS:
                 raise _TooMuch
-            match node:
-                case Ref(name):
-                    pending.append((self._rules[name], 0, behind))
-                case Seq(()):
+            if isinstance(node, Seq):
+                items = node.items
+                if index + 1 < len(items):
+                    pending.append((items[index], 0, self._stack(node, index + 1, behind)))
+                else:
+                    pending.append((items[index], 0, behind) if items else (behind.node, behind.index, behind.rest))
+            elif isinstance(node, Alt):
+                pending.extend([(option, 0, behind) for option in node.options])
+            elif isinstance(node, Ref | Repeat):
+                key = id(node), index, behind
+                if key in seen:
+                    continue
+                seen.add(key)
+                if isinstance(node, Ref):
+                    pending.append((self._rules[node.name], 0, behind))
+                    continue
+                if node.maximum is None or index < node.maximum:
+                    rounds = min(index + 1, node.minimum) if node.maximum is None else index + 1
+                    pending.append((node.item, 0, self._stack(node, rounds, behind)))
+                if index >= node.minimum:
                     pending.append((behind.node, behind.index, behind.rest))
-                case Seq(items):
-                    last = index + 1 == len(items)
-                    pending.append((items[index], 0, behind if last else self._stack(node, index + 1, behind)))
-                case Alt(options):
-                    pending.extend((option, 0, behind) for option in options)
-                case Repeat(item, minimum, maximum):
-                    if maximum is None or index < maximum:
-                        rounds = min(index + 1, minimum) if maximum is None else index + 1
-                        pending.append((item, 0, self._stack(node, rounds, behind)))
-                    if index >= minimum:
-                        pending.append((behind.node, behind.index, behind.rest))
-                case _:
-                    atom = self._terminals.atom(node)
-                    if atom is LOST:
-                        raise _TooMuch
-                    if atom.open:
-                        found.add((atom, behind))
-                    if atom.accepting:
-                        pending.append((behind.node, behind.index, behind.rest))
+            else:
+                atom = self._terminals.atom(node)
+                if atom is LOST:
+                    raise _TooMuch
+                if atom.open:
+                    found.add((atom, behind))
+                if atom.accepting:
+                    pending.append((behind.node, behind.index, behind.rest))
         return frozenset(found), accepting
 
     def _stack(self, node: Node, index: int, rest: Stack) -> Stack:
@@ -252,7 +277,7 @@ class Machine:
         stack = self._stacks.get(key)
         if stack is None:
             stack = self._stacks[key] = Stack(node, index, rest)
-            self.spend(_ITEM_BYTES)
+            self.bytes += _ITEM_BYTES
         return stack
 
     def _state(self, items: frozenset[Item], accepting: bool) -> State:
@@ -262,7 +287,7 @@ class Machine:
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = State(self, items, accepting)
-            self.spend(_STATE_BYTES + _ITEM_BYTES * len(items))
+            self.bytes += _STATE_BYTES + _ITEM_BYTES * len(items)
         return state
 
 
@@ -275,10 +300,16 @@ MAX_ATOMS = 1 << 12
 
 
 class Terminals:
-    """The atoms of all machines that share one memory, each made on first use."""
+    """The atoms of all machines that share one memory, each made on first use.
+
+    Attributes:
+        memory: the budget.
+        work: the work of all machines.
+    """
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
+        self.work = 0
         self._atoms: dict[int, tuple[Node, Atom]] = {}
         self._anything: Atom | None = None
 

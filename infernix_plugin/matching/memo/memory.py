@@ -33,8 +33,12 @@ class Memory:
         self._spent += size
         if self._spent <= self._budget:
             return
-        self._spent = sum(member.bytes for member in self._members)  # without those that are gone
+        self._spent = self.bytes()  # without those that are gone
         if self._spent > self._budget:
             for member in self._members:
                 member.forget()
             self._spent = 0
+
+    def bytes(self) -> int:
+        """What is remembered now."""
+        return sum(member.bytes for member in self._members)

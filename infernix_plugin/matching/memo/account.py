@@ -1,0 +1,50 @@
+"""Whether it pays to follow the texts of a grammar.
+
+To follow a text costs time, which is lost if nothing comes back to the same place. So a grammar that is used once is
+not followed, and any other may cost no more than it has saved, but for an allowance. Amounts are about microseconds.
+"""
+
+from __future__ import annotations
+
+UNFOLLOWED = 2
+"""The first matchers of a grammar are never followed: one finds the first mask, the next one is of the first use."""
+ALLOWANCE = 1000
+"""What a grammar may cost before it has saved anything."""
+MOST = 1 << 14
+"""Most of what was saved that may be lost again."""
+PER_MATCHER = 256
+"""What every new matcher adds, up to the allowance."""
+PER_HIT = 10
+"""What a mask that is known saves: an engine takes 3 to 30 us for it and the token behind it."""
+PER_MISS = 8
+"""What it takes to keep a mask."""
+
+
+class Account:
+    """What a grammar has saved and cost. Threads may lose each other's entries, which is of no consequence."""
+
+    __slots__ = ("_charged", "_matchers", "credit")
+
+    def __init__(self) -> None:
+        self.credit = ALLOWANCE
+        self._charged = 0
+        self._matchers = 0
+
+    def affords_matcher(self) -> bool:
+        """Whether a new matcher is to follow its text."""
+        self._matchers += 1
+        if self._matchers <= UNFOLLOWED:
+            return False
+        if self.credit < ALLOWANCE:
+            self.credit += PER_MATCHER
+        return self.credit >= 0
+
+    def affords_miss(self, work: int) -> bool:
+        """Enter a mask that was not known, and ``work``, all that finding places has cost so far; whether to go on."""
+        self.credit = min(self.credit, MOST) - PER_MISS - (work - self._charged)
+        self._charged = work
+        return self.credit >= 0
+
+    def hit(self) -> None:
+        """Enter a mask that was known."""
+        self.credit += PER_HIT
