@@ -9,15 +9,14 @@ from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.structured_output.record import KEY
 
 REMOVED = {
-    "guided_json": 'structured_outputs: {"json": ...}',
-    "guided_regex": 'structured_outputs: {"regex": ...}',
-    "guided_choice": 'structured_outputs: {"choice": [...]}',
-    "guided_grammar": 'structured_outputs: {"grammar": ...}',
     "guided_json_object": 'structured_outputs: {"json_object": true}',
     "guided_decoding_backend": "no option: there is one backend",
     "guided_whitespace_pattern": "the server's setting max_whitespace",
 }
-"""Fields of older vLLM releases and what to write instead; vLLM itself accepts and ignores them."""
+"""Fields of older vLLM releases without a meaning today, and what to write; vLLM itself accepts and ignores them."""
+
+PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+"""What a penalty is where nobody asks for one."""
 
 MAX_BIAS = 1e30
 """Far beyond what changes a probability; far below where float32 logits, divided by a small temperature, overflow."""
@@ -58,6 +57,16 @@ def _refuse_text_beside_tools(request: Any) -> None:
                 location=f"structured_outputs.{kind}",
                 hint='Set tool_choice to "none", or leave the tools out.',
             )
+
+
+def keep_penalties_of_the_model_out(request: Any) -> None:
+    """Give content with a constraint no penalty that only the model's generation config names.
+
+    A constrained language repeats its structure; penalties on that push the output to odd spellings of it.
+    """
+    for name, neutral in PENALTIES.items():
+        if getattr(request, name, neutral) is None:
+            setattr(request, name, neutral)
 
 
 def constraint_sources(request: Any) -> list[str]:

@@ -18,7 +18,13 @@ from typing import Any
 from vllm.exceptions import VLLMError
 
 from infernix_plugin import settings
-from infernix_plugin.entrypoints.options import check_request, check_sampling, constraint_sources
+from infernix_plugin.entrypoints.guided import named_as_given, read_guided
+from infernix_plugin.entrypoints.options import (
+    check_request,
+    check_sampling,
+    constraint_sources,
+    keep_penalties_of_the_model_out,
+)
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
@@ -57,11 +63,16 @@ def refuse_conflicts(request: Any) -> str | None:
     Raises:
         VLLMValidationError: becomes an HTTP 400.
     """
+    guided: str | None = None
     try:
+        guided = read_guided(request)
         check_request(request)
     except ConstraintError as error:
-        raise refusal(error, "") from error
-    return next(iter(constraint_sources(request)), None)
+        raise refusal(named_as_given(error, guided), "") from error
+    field = guided or next(iter(constraint_sources(request)), None)
+    if field is not None:
+        keep_penalties_of_the_model_out(request)
+    return field
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def plain_request(**fields):
 def test_requests():
     check_request(plain_request())
     check_request(plain_request(vllm_xargs={"other": 1}, response_format=SimpleNamespace(type="text")))
-    for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "guided_decoding_backend"):
+    for name in ("guided_decoding_backend", "guided_whitespace_pattern", "guided_json_object"):
         with pytest.raises(ConflictingConstraints) as refused:
             check_request(plain_request(model_extra={name: "x"}))
         assert refused.value.location == name

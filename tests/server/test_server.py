@@ -71,6 +71,22 @@ def test_thinking_comes_before_the_content(client, kind):
         assert answer.finish_reason == "length"
 
 
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"guided_choice": ["aa"], "guided_regex": "b", "response_format": {"type": "json_object"}}, "aa"),
+        ({"guided_regex": "bb", "guided_grammar": 'root ::= "c"'}, "bb"),
+        ({"guided_grammar": 'root ::= "cc"', "guided_json": {"const": 1}}, "cc"),
+        ({"guided_json": {"const": 17}, "response_format": {"type": "json_object"}}, "17"),
+    ],
+)
+def test_guided_fields_count_in_their_order(client, fields, text):
+    answer = client.chat.completions.create(
+        model="tiny", messages=QUESTION, max_tokens=20, extra_body={**NO_THINKING, **fields}
+    )
+    assert answer.choices[0].message.content == text
+
+
 @pytest.mark.parametrize("kind", LANGUAGES)
 def test_completions(client, kind):
     language = LANGUAGES[kind]
@@ -121,7 +137,9 @@ BAD = {
         "structured_outputs",
         "response_format",
     ),
-    "guided field": ({"extra_body": {"guided_regex": "a"}}, "guided_regex", "structured_outputs"),
+    "guided backend": ({"extra_body": {"guided_decoding_backend": "x"}}, "guided_decoding_backend", "backend"),
+    "long guided regex": ({"extra_body": {"guided_regex": "a" * 4097}}, "guided_regex", "4096"),
+    "bad guided regex": ({"extra_body": {"guided_regex": "a("}}, "offset 1", "guided_regex"),
     "reserved key": ({"extra_body": {"vllm_xargs": {"infernix": "x"}}}, "vllm_xargs.infernix", "reserved"),
     "stop string": ({**structured(regex="a+"), "stop": ["a"]}, "stop", "stop"),
     "foreign stop id": (

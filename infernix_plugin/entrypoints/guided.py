@@ -1,0 +1,92 @@
+"""The ``guided_*`` fields of older servers, which today's vLLM accepts and ignores: read as what they asked for."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from vllm.exceptions import VLLMValidationError
+from vllm.sampling_params import StructuredOutputsParams
+
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, ConstraintTooLarge, InvalidSchema
+
+FIELDS = {
+    "guided_choice": "choice",
+    "guided_regex": "regex",
+    "guided_grammar": "grammar",
+    "guided_json": "json",
+}
+"""Each field and its name in ``structured_outputs``. Where several are given, the first in this order counts."""
+
+MAX_BYTES = {"guided_regex": 4096, "guided_grammar": 16 << 10, "guided_json": 16 << 10}
+"""The dialect's own limits, in UTF-8 bytes of the source."""
+
+
+def read_guided(request: Any) -> str | None:
+    """Put the ``guided_*`` constraint of a request into its ``structured_outputs``; it wins over ``response_format``.
+
+    A tool call that the request asks for wins over it.
+
+    Returns:
+        The field that counts, ``None`` if there is none.
+
+    Raises:
+        ConflictingConstraints: ``structured_outputs`` is there too, or the value has not the field's type.
+        ConstraintTooLarge, InvalidSchema: the source is too long, or cannot be written as JSON.
+    """
+    given = request.model_extra or {}
+    field = next((name for name in FIELDS if given.get(name) is not None), None)
+    if field is None or _asks_for_call(getattr(request, "tool_choice", None)):
+        return None
+    if request.structured_outputs is not None:
+        raise ConflictingConstraints(
+            f"A request can have one constraint, but structured_outputs and {field} are both set.", location=field
+        )
+    value = given[field]
+    _check(field, value)
+    try:
+        request.structured_outputs = StructuredOutputsParams(**{FIELDS[field]: value})
+    except VLLMValidationError as error:
+        raise ConflictingConstraints(f"The value of {field} is no constraint.", location=field) from error
+    for other in ("response_format", "text"):
+        if hasattr(request, other):
+            setattr(request, other, None)
+    return field
+
+
+def named_as_given(error: ConstraintError, field: str | None) -> ConstraintError:
+    """Return an error that speaks of the field in ``structured_outputs``, with the place that the client wrote."""
+    if field is None or error.location != f"structured_outputs.{FIELDS[field]}":
+        return error
+    moved = copy.copy(error)
+    moved.location = field
+    return moved
+
+
+def _asks_for_call(choice: Any) -> bool:
+    return choice is not None and choice not in ("auto", "none")
+
+
+def _check(field: str, value: Any) -> None:
+    expected: tuple[type, ...] = {"guided_choice": (list,), "guided_json": (str, dict, bool)}.get(field, (str,))
+    if not isinstance(value, expected):
+        raise ConflictingConstraints(
+            f"{field} cannot be of the type {type(value).__name__}.",
+            location=field,
+            hint="It is a list of strings." if expected == (list,) else "It is a string.",
+        )
+    limit = MAX_BYTES.get(field)
+    if limit is None:
+        return
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        size = len(text.encode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchema(f"{field} cannot be written as JSON.", location=field) from error
+    if size > limit:
+        raise ConstraintTooLarge(
+            f"{field} is {size} bytes long; the limit of this field is {limit}",
+            location=field,
+            hint=f"structured_outputs.{FIELDS[field]} takes longer ones.",
+        )

@@ -1,0 +1,64 @@
+"""The guided dialect: which field counts, its limits, and what it stands beside."""
+
+from types import SimpleNamespace
+
+import pytest
+from vllm.sampling_params import StructuredOutputsParams
+
+from infernix_plugin.entrypoints.guided import MAX_BYTES, read_guided
+from infernix_plugin.entrypoints.options import keep_penalties_of_the_model_out
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, ConstraintTooLarge
+
+
+def request(given, **fields):
+    return SimpleNamespace(**{"model_extra": given, "structured_outputs": None, "response_format": object(), **fields})
+
+
+ALL = {"guided_json": "{}", "guided_grammar": 'root ::= "g"', "guided_regex": "r", "guided_choice": ["c"]}
+
+
+def test_choice_regex_grammar_json_in_this_order():
+    given = dict(ALL)
+    for field, name in (("guided_choice", "choice"), ("guided_regex", "regex"), ("guided_grammar", "grammar")):
+        asked = request(given)
+        assert read_guided(asked) == field
+        assert getattr(asked.structured_outputs, name) == ALL[field]
+        assert asked.response_format is None
+        given.pop(field)
+    asked = request(given)
+    assert read_guided(asked) == "guided_json"
+    assert asked.structured_outputs.json == "{}"
+    assert read_guided(request({"guided_json": None, "other": 1})) is None
+
+
+@pytest.mark.parametrize("field", MAX_BYTES)
+def test_limits_on_both_sides(field):
+    limit = MAX_BYTES[field]
+    text = '"' + "é" * ((limit - 2) // 2) + '"'
+    assert read_guided(request({field: text})) == field
+    with pytest.raises(ConstraintTooLarge, match=str(limit)) as refused:
+        read_guided(request({field: text + "x"}))
+    assert refused.value.location == field
+
+
+def test_a_forced_call_wins_and_structured_outputs_conflict():
+    forced = request({"guided_regex": "a"}, tool_choice="required")
+    assert read_guided(forced) is None
+    assert forced.structured_outputs is None
+    assert read_guided(request({"guided_regex": "a"}, tool_choice="auto")) == "guided_regex"
+    with pytest.raises(ConflictingConstraints) as refused:
+        read_guided(request({"guided_regex": "a"}, structured_outputs=StructuredOutputsParams(regex="b")))
+    assert refused.value.location == "guided_regex"
+
+
+@pytest.mark.parametrize("given", [{"guided_regex": 1}, {"guided_choice": "a"}, {"guided_json": [1]}])
+def test_values_of_another_type_are_refused(given):
+    with pytest.raises(ConstraintError) as refused:
+        read_guided(request(given))
+    assert refused.value.location == next(iter(given))
+
+
+def test_penalties_that_the_caller_sets_stay():
+    asked = SimpleNamespace(presence_penalty=None, frequency_penalty=0.5, repetition_penalty=None)
+    keep_penalties_of_the_model_out(asked)
+    assert (asked.presence_penalty, asked.frequency_penalty, asked.repetition_penalty) == (0.0, 0.5, 1.0)
