@@ -47,7 +47,8 @@ class Framing:
         close, any_other = TokenSet((self.close_id,)), TokenSet((self.close_id, *self.never), exclude=True)
         # Right recursion keeps every mask one look-up per rule; a star in front of the content would not.
         think = alt(seq(close, Literal(self.separator), Ref(content.root)), seq(any_other, Ref(name)))
-        return Grammar({name: think, **content.rules}, name)
+        unique = content.unique and replace(content.unique, opening=self.close_id, separator=self.separator)
+        return Grammar({name: think, **content.rules}, name, unique)
 
 
 CONTENT = Framing()

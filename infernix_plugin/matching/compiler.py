@@ -17,6 +17,7 @@ from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
 from infernix_plugin.matching.companions.argument_names import DistinctNames, DistinctNamesGrammar, WrittenTokens
+from infernix_plugin.matching.companions.unique import Companions
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, as_terminal
@@ -63,6 +64,7 @@ class ConstraintCompiler:
         self._seconds = max_compile_seconds
         self._engines = Engines(domain, cache_bytes)
         self._written = WrittenTokens(domain)
+        self._companions = Companions(domain)
         self._cache: BuildCache[CompiledGrammar] = BuildCache(cache_bytes, max_cold_compiles)
 
     def compile(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> CompiledGrammar:
@@ -145,7 +147,8 @@ class ConstraintCompiler:
             answer = None if content is None else self._content(content)
             tokens = self._call_tokens()
             budget.checkpoint()
-            grammar = self._engines.compile(framing.apply(output_grammar(contract, calls, tokens, answer)))
+            framed = framing.apply(output_grammar(contract, calls, tokens, answer))
+            grammar = self._companions.beside(self._engines.compile(framed), framed.unique)
             free = frozenset(call.name for call in calls if call.distinct)
             if free:
                 names = DistinctNames(free, tokens.opening, framing.close_id)
@@ -172,4 +175,5 @@ class ConstraintCompiler:
         return next((place for found, place in named if found == token), None)
 
     def _compile(self, grammar: Grammar) -> CompiledGrammar:
-        return CompiledGrammar(self.domain, self._engines.compile(grammar))
+        engine = self._engines.compile(grammar)
+        return CompiledGrammar(self.domain, self._companions.beside(engine, grammar.unique))

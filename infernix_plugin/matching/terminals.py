@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.grammar.analysis import fold, leaves
@@ -67,21 +68,21 @@ def with_equal_exclusions(grammar: Grammar) -> Grammar:
         return grammar
     common = frozenset().union(*exclusions)
 
-    def replace(node: TokenSet) -> Node:
+    def equal(node: TokenSet) -> Node:
         if not node.exclude:
             return node
         readmitted = tuple(sorted(common - set(node.ids)))
         negated = TokenSet(tuple(sorted(common)), exclude=True)
         return alt(negated, TokenSet(readmitted)) if readmitted else negated
 
-    return _map_token_sets(grammar, replace)
+    return _map_token_sets(grammar, equal)
 
 
-def _map_token_sets(grammar: Grammar, replace: Callable[[TokenSet], Node]) -> Grammar:
+def _map_token_sets(grammar: Grammar, replacement: Callable[[TokenSet], Node]) -> Grammar:
     def rebuilt(node: Node, below: list[Node]) -> Node:
         match node:
             case TokenSet():
-                return replace(node)
+                return replacement(node)
             case Seq():
                 return Seq(tuple(below))
             case Alt():
@@ -91,4 +92,4 @@ def _map_token_sets(grammar: Grammar, replace: Callable[[TokenSet], Node]) -> Gr
             case _:
                 return node  # what is left is free of tokens
 
-    return Grammar({name: fold(body, rebuilt) for name, body in grammar.rules.items()}, grammar.root)
+    return replace(grammar, rules={name: fold(body, rebuilt) for name, body in grammar.rules.items()})

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from infernix_plugin.grammar.places import UNWATCHED, Place
 from infernix_plugin.matching.companions.identity import may_become, number_identity
 from infernix_plugin.matching.companions.position import Position, Text
+from tests.oracles.unique_items import as_floats, repeats
 
-EVERYWHERE = [Place(unique=True, supply=1 << 20, rest=0, undeclared=0)]
+EVERYWHERE = (Place(unique=True, supply=1 << 20, rest=0, undeclared=0),)
 """Every array, however deep, has unique items."""
-NESTED = [
+NESTED = (
     Place(members={"a": 1}, undeclared=2, rest=0),
     Place(unique=True, supply=1 << 20, positions=(UNWATCHED, 2), rest=UNWATCHED),
     Place(unique=True, supply=1 << 20, rest=UNWATCHED),
-]
+)
 """Unique: the array ``a``, its second item, and every other member of the root or of the root's items."""
 
 NUMBERS = ["0", "-0", "1", "1.0", "1e0", "10E-1", "0.1", "0.10000000000000001", "12", "9007199254740993"]
@@ -50,23 +50,7 @@ texts = st.recursive(
 containers = arrays(texts) | objects(texts)
 
 
-def as_floats(text: str) -> Any:
-    return json.loads(text, parse_int=float)
-
-
-def repeats(places: list[Place], value: Any, index: int = 0) -> bool:
-    """Whether an array that must not repeats an item, by the validator's idea of equality on binary64 numbers."""
-    if index == UNWATCHED or not isinstance(value, list | dict):
-        return False
-    place = places[index]
-    if isinstance(value, dict):
-        return any(repeats(places, part, place.member(name)) for name, part in value.items())
-    if place.unique and not Draft202012Validator({"uniqueItems": True}).is_valid(value):
-        return True
-    return any(repeats(places, part, place.item(number)) for number, part in enumerate(value))
-
-
-def followed(places: list[Place], text: str, cuts: list[int] = []) -> Position | None:  # noqa: B006
+def followed(places: tuple[Place, ...], text: str, cuts: list[int] = []) -> Position | None:  # noqa: B006
     data = text.encode()
     follower = Text(places)
     position: Position | None = follower.start()
@@ -79,7 +63,7 @@ def followed(places: list[Place], text: str, cuts: list[int] = []) -> Position |
 @pytest.mark.parametrize("places", [EVERYWHERE, NESTED])
 @settings(max_examples=400, deadline=None)
 @given(text=containers)
-def test_a_text_goes_through_exactly_if_no_watched_array_repeats_an_item(places: list[Place], text: str) -> None:
+def test_a_text_goes_through_exactly_if_no_watched_array_repeats_an_item(places: tuple[Place, ...], text: str) -> None:
     if _replaces_a_name(text):  # an item may be refused for an array that a later member of the same name replaces
         assert repeats(places, as_floats(text)) <= (followed(places, text) is None)
     else:

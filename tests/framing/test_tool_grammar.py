@@ -9,9 +9,11 @@ import jsonschema
 import pytest
 
 from infernix_plugin.errors import ConflictingConstraints, UnsupportedSchema
+from infernix_plugin.framing.phases import CONTENT
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
 from tests.framing.calling import (
+    CONTROL,
     STOP,
     THINKING,
     form_of,
@@ -143,6 +145,26 @@ def test_json_content_or_calls_but_not_both():
     assert not is_allowed(session_of(required(PING), answer), tokens_of('{"a"'))
     only = ToolContract((PING,), CallChoice.NONE)
     assert not is_allowed(session_of(only, answer), tokens_of("<tool_call>"))
+
+
+def test_items_of_json_content_are_kept_apart_beside_tools():
+    answer = OutputConstraint.json_schema('{"type": "array", "items": {"type": "integer"}, "uniqueItems": true}')
+    contract = ToolContract((PING, WEATHER))
+    for framing, lead in ((CONTENT, []), (THINKING, [*b"[1,1", CONTROL["</think>"], *b"\n\n"])):
+        for text, allowed in (("[1,2]", True), ("[1,1]", False), (call("lookup", CITY, DAYS), True)):
+            session = session_of(contract, answer, framing)
+            assert is_allowed(session, [*lead, *tokens_of(text), STOP]) == allowed
+
+
+def test_items_that_a_strict_tool_could_not_keep_apart_are_refused():
+    array = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    tool = Tool("t", schema({"a": array}, ["a"]), strict=True)
+    with pytest.raises(UnsupportedSchema) as refused:
+        session_of(required(tool))
+    assert refused.value.location == "tools[0].parameters#/properties/a"
+    array["items"] = {"enum": [1, 2]}
+    session = session_of(required(Tool("t", schema({"a": array}, ["a"]), strict=True)))
+    assert not is_allowed(session, tokens_of(call("t", ("a", "[1,1]"))))
 
 
 def test_both_are_reachable_after_thinking():

@@ -14,6 +14,7 @@ from infernix_plugin.grammar.options import GrammarOptions
 from tests.json_schema.test_lower import ACCEPTED, source
 from tests.oracles.ir_matcher import matches
 from tests.oracles.ir_sampler import NotSampledError, Sampler
+from tests.oracles.unique_items import keeps_items_apart
 
 OPTIONS = GrammarOptions(max_whitespace=3)
 NAMES = ["a", "b", 'c"']
@@ -106,9 +107,11 @@ def sample(grammar, seed, count):
     sampler = Sampler(grammar, random.Random(seed))
     for _ in range(count):
         try:
-            yield sampler.draw()
+            text = sampler.draw()
         except NotSampledError:
             return
+        if keeps_items_apart(grammar, text):
+            yield text
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

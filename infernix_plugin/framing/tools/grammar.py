@@ -110,7 +110,7 @@ def output_grammar(
     if content is not None:
         rules.update(_renamed(content, "content"))
         answer = Ref(f"content_{content.root}")
-        return Grammar({"root": alt(answer, sequence) if calls else answer, **rules})
+        return Grammar({"root": alt(answer, sequence) if calls else answer, **rules}, unique=content.unique)
     # Right recursion, as in the reasoning: every mask is one look-up.
     rules[text] = alt(EPSILON, seq(free, Ref(text)), *([sequence] if calls else []))
     return Grammar({"root": Ref(text), **rules})

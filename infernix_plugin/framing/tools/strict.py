@@ -36,6 +36,7 @@ from infernix_plugin.grammar.json_schema.lowering import Lowering
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.json_schema.shape import (
     UNCONSTRAINED,
+    Arrays,
     Boolean,
     Branch,
     Finite,
@@ -96,6 +97,13 @@ class _StrictArguments(Lowering):
             argument = seq(argument_heading(name), value)
             parts.append(argument if name in branch.required else optional(argument))
         return seq(*parts, FUNCTION_ENDING)
+
+    def _watched_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
+        raise UnsupportedSchema(
+            "uniqueItems is not supported in a strict tool unless the items are from a short list of values",
+            location=pointer_of(goal),
+            hint="give items a short enum, or drop uniqueItems",
+        )
 
     def _closed_object(self) -> Objects:
         shape = self._reducer.shape((ROOT,))

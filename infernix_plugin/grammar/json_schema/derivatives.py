@@ -6,6 +6,7 @@ states compare by identity and derivatives are computed once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 from infernix_plugin.grammar import budget
@@ -120,6 +121,20 @@ class Intersection:
             if len(seen) > MAX_STATES:
                 raise Undecided
         return True
+
+    def at_least(self, enough: int) -> int:
+        """So many strings, or more, are in all of them; neither counted further than ``enough`` nor searched long."""
+        letters = representatives(self._start)
+        found, searched = 0, 0
+        pending: deque[tuple[Node, ...]] = deque([self._start])
+        while pending and found < enough and searched < MAX_STATES:
+            budget.checkpoint()
+            state = pending.popleft()
+            searched += 1
+            found += self._accepts(state)
+            following = (tuple(self._derivatives.after(part, char) for part in state) for char in letters)
+            pending.extend(after for after in following if self._pool.never not in after)
+        return found
 
     def _accepts(self, state: Iterable[Node]) -> bool:
         return all(self._pool.facts(part).nullable for part in state)

@@ -443,7 +443,7 @@ def contains_bound(reading: Reading, value: Json, location: str) -> None:
 
 
 def unique_items(reading: Reading, value: Json, location: str) -> None:
-    """No two equal items; where more than one may come, they must be from a list of at most 8 values."""
+    """No two equal items, nor two that read as the same binary64 number; refused beside `contains`."""
     if not isinstance(value, bool):
         fail("The value must be true or false", location)
     if value:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
+from dataclasses import replace
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar import budget
@@ -27,7 +28,7 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
-from infernix_plugin.grammar.json_schema.json_value import ROOT, identity
+from infernix_plugin.grammar.json_schema.json_value import ROOT
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reducer import Reducer, refusal
 from infernix_plugin.grammar.json_schema.shape import (
@@ -51,8 +52,11 @@ from infernix_plugin.grammar.json_schema.shape import (
     pointer_of,
 )
 from infernix_plugin.grammar.json_schema.strings import intersection, matching, spelling
+from infernix_plugin.grammar.json_schema.supply import reading
+from infernix_plugin.grammar.json_schema.uniqueness import has_supply, watched_places
 from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
 from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.grammar.places import UniqueItems
 
 MAX_COUNT_STATES = 2048
 """Most cases of how many items there are and how many of them were counted."""
@@ -82,6 +86,7 @@ class Lowering:
         self._names: dict[Branch, str] = {}
         self._pending: deque[tuple[str, Branch, Goal]] = deque()
         self._nodes = 0
+        self._watched: set[Branch] = set()
 
     def grammar(self) -> Grammar:
         """The grammar of the document's root.
@@ -100,6 +105,9 @@ class Lowering:
         alive = productive_rules(grammar.rules)
         if grammar.root not in alive:
             raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=self._culprit((ROOT,), alive))
+        if self._watched:
+            places = watched_places(self._reducer, self._watched.__contains__)
+            grammar = replace(grammar, unique=UniqueItems(places))
         return pruned(grammar, alive)
 
     def root(self) -> Node:
@@ -255,17 +263,14 @@ class Lowering:
         return braced("[", begun, "]", may_be_empty=complete(start))
 
     def _unique_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
-        """Items without repetition from a list; a rule says what may follow once certain of them were written."""
+        """Items without repetition: where they are from a short list, a rule says what may follow once certain of them
+        were written; elsewhere a companion of the grammar keeps them apart."""
         listed = None if branch.positions or branch.counts else self._reducer.listed(branch.item(0))
         spellings: dict[Hashable, list[Node]] = {}
         for value in listed or ():
-            spellings.setdefault(identity(value), []).append(values.literal(value))
+            spellings.setdefault(reading(value), []).append(values.literal(value))
         if listed is None or len(spellings) > MAX_UNIQUE_VALUES:
-            raise UnsupportedSchema(
-                f"uniqueItems is not supported unless the items are from a list of at most {MAX_UNIQUE_VALUES} values",
-                location=pointer_of(goal),
-                hint="give items an enum, or set maxItems to 1",
-            )
+            return self._watched_array(name, branch, goal)
         items = [alt(*nodes) for nodes in spellings.values()]
         last = len(items) if branch.maximum is None else min(branch.maximum, len(items))
         for written in range(1, 1 << len(items)):
@@ -277,6 +282,19 @@ class Lowering:
                 self._define(f"{name}_{written}", alt(*options))
         first = alt(*(seq(item, Ref(f"{name}_{1 << index}")) for index, item in enumerate(items)))
         return braced("[", first, "]", may_be_empty=branch.minimum == 0)
+
+    def _watched_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
+        """An array whose items a companion keeps apart."""
+        if branch.counts:
+            raise UnsupportedSchema(
+                "uniqueItems is not supported beside contains",
+                location=pointer_of(goal),
+                hint=f"give items an enum of at most {MAX_UNIQUE_VALUES} values, or drop one of the two",
+            )
+        if not has_supply(self._reducer, branch, goal):
+            return NEVER
+        self._watched.add(branch)
+        return self._array(name, replace(branch, unique=False), goal)
 
     @staticmethod
     def _unwritten(name: str, items: list[Node], written: int) -> list[Node]:

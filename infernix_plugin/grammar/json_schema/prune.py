@@ -6,6 +6,7 @@ A lexeme counts as one leaf here: it holds no references, and lowering leaves no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infernix_plugin.grammar.analysis import references
 from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Node, Ref, Repeat, Seq, alt, repeat, seq
@@ -53,7 +54,7 @@ def pruned(grammar: Grammar, productive: set[str]) -> Grammar:
         body = grammar.rules[name]
         kept[name] = body if productive.issuperset(references(body)) else _without(body, productive)
         pending.extend(reversed(references(kept[name])))
-    return Grammar(kept, grammar.root)
+    return replace(grammar, rules=kept)
 
 
 def _without(node: Node, productive: set[str]) -> Node:

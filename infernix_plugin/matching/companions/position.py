@@ -31,6 +31,7 @@ FAR = 1 << 30
 
 SPACE = b" \t\n\r"
 _NUMBER = b"0123456789+-.eE"
+_BEGUN_NUMBER = re.compile(rb"(-?(?:(?:0|[1-9]\d*)(?:\.\d*)?(?:(?<=\d)[eE][+-]?\d*)?)?)?")
 _STRING_EVENT = re.compile(rb'["\\\x00-\x1f]')
 _NOWHERE = Place()
 
@@ -50,6 +51,8 @@ class Expects(IntEnum):
     IN_WORD = 9
     LEAD = 10
     """The text has not begun; what has to come before it is not complete."""
+    NOTHING = 11
+    """Something that is no JSON text, such as calls of tools, is written in place of it."""
 
 
 _UNDER_WAY = frozenset([Expects.IN_STRING, Expects.IN_KEY, Expects.IN_NUMBER, Expects.IN_WORD])
@@ -68,7 +71,7 @@ class Frame(NamedTuple):
     eased: bool
     """Whatever its rivals are, it can always become different from all of them."""
     reach: int
-    """How many containers have to be closed until this or another array of unique items is the innermost one."""
+    """How many containers have to be closed until a comma may begin what repeats an item."""
     taken: frozenset[Identity] = frozenset()
     """The items of an array of unique items."""
     written: int = 0
@@ -149,7 +152,7 @@ class Position(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """How many containers have to be closed until an array of unique items is the innermost one."""
+        """How many containers have to be closed until a comma may begin what repeats an item."""
         return self.frame.reach if self.frame else FAR
 
     @property
@@ -195,6 +198,8 @@ class Text:
                 return _in_word(position, byte)
             case Expects.LEAD:
                 return self._in_lead(position, byte)
+            case Expects.NOTHING:
+                return position
         if byte in SPACE:
             return position
         frame = position.frame
@@ -240,7 +245,10 @@ class Text:
 
     def _in_number(self, position: Position, byte: int) -> Position | None:
         if byte in _NUMBER:
-            return _longer(position, bytes([byte]))
+            more = bytes([byte])
+            if position.text and not _BEGUN_NUMBER.fullmatch(position.text + more):
+                return None
+            return _longer(position, more)
         identity: Identity = b""
         if position.text:
             number = number_identity(position.text)
@@ -408,6 +416,8 @@ def _complete(frame: Frame | None, identity: Identity) -> Position | None:
         member = (frame.name, identity)
         changes["parts"] = (*(part for part in frame.parts if part[0] != frame.name), member)
         changes["rivals"] = tuple(rival for rival in frame.rivals if member in rival)
+        if frame.opened:
+            changes["reach"] = 0  # one more member of that name may bring them back
     return Position(Expects.AFTER_VALUE, frame._replace(**changes))
 
 

@@ -11,6 +11,8 @@ xgrammar runs what is left, which is any other context-free grammar without inte
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from infernix_plugin.errors import ConstraintTooLarge, UnsupportedSchema
 from infernix_plugin.grammar.analysis import (
     dependency_order,
@@ -73,7 +75,7 @@ class Engines:
             ConstraintTooLarge: past a limit of the only engine that can run it.
         """
         needed = reachable(grammar)
-        grammar = Grammar({name: body for name, body in grammar.rules.items() if name in needed}, grammar.root)
+        grammar = replace(grammar, rules={name: body for name, body in grammar.rules.items() if name in needed})
         intersections = has_intersections(grammar)
         if intersections or _has_lexemes(grammar) or not _has_text(grammar):
             obstacle = self._obstacle(grammar)
@@ -107,7 +109,7 @@ def as_terminal(grammar: Grammar) -> Grammar:
     if _has_lexemes(grammar) or grammar.root not in regular_rules(grammar):
         return grammar
     body = _written_out(grammar)
-    return grammar if body is None else Grammar({grammar.root: Lexeme(body)}, grammar.root)
+    return grammar if body is None else replace(grammar, rules={grammar.root: Lexeme(body)})
 
 
 def _has_lexemes(grammar: Grammar) -> bool:
