@@ -127,6 +127,9 @@ class _Matcher:
         if undone and self._engine is not None:
             self._engine.rollback(undone)
 
+    def forced(self) -> bytes:
+        return self._follow().forced()
+
     def can_end(self) -> bool:
         state = self._place.state
         return self._follow().can_end() if state is LOST else state.accepting
