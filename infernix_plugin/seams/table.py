@@ -15,6 +15,7 @@ from infernix_plugin.seams import (
     responses_stream,
     sampling_params,
     scheduler_output,
+    second_runner,
     speculative_options,
 )
 from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, gdn_lone_token, install_import_repairs
@@ -40,6 +41,9 @@ ALL: tuple[Seam, ...] = (
     rejection_sampler.SAMPLE_TOKENS,
     rejection_sampler.SAMPLE,
     rejection_sampler.DRAFT_PROBS,
+    second_runner.APPLY,
+    second_runner.SAMPLE,
+    second_runner.GET_OUTPUT,
     speculative_options.VALIDATION,
     speculative_options.PROCESSORS_OF_RUNNER,
     draft_proposers.POSITIONS,

@@ -47,5 +47,42 @@ def test_constrained_requests(tiny_model, run):
         assert drafts > 0
         if "MTP" in run:
             assert sum(output.constraint["illegal_drafts"] for output in outputs[:3]) > 0, "illegal drafts are kept"
+        check_broken_rows(llm, params)
     finally:
         llm.llm_engine.engine_core.shutdown()
+
+
+def check_broken_rows(llm, params):
+    """From its second step on, the model gives NaN for one request: it ends alone, with what it had."""
+    runner = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
+    sample, compute_logits = runner.sample, runner.model.compute_logits
+    seen, broken = [], []
+
+    def sample_and_look(hidden_states, input_batch, grammar_output):
+        seen[:] = [input_batch]
+        return sample(hidden_states, input_batch, grammar_output)
+
+    def compute_broken_logits(hidden_states):
+        logits = compute_logits(hidden_states)
+        batch = seen[0]
+        if not broken:  # the first step ends the prompts; its first request is the one to break
+            broken.append(batch.req_ids[0])
+        elif broken[0] in batch.req_ids:
+            row = batch.req_ids.index(broken[0])
+            # All but the last token: the interpreter's maximum raises where nothing is a number.
+            logits[batch.cu_num_logits_np[row] : batch.cu_num_logits_np[row + 1], :-1] = float("nan")
+        return logits
+
+    runner.sample, runner.model.compute_logits = sample_and_look, compute_broken_logits
+    try:
+        outputs = [request.outputs[0] for request in llm.generate(["red blue red blue"] * 4, params)]
+    finally:
+        runner.sample, runner.model.compute_logits = sample, compute_logits
+    failed, *others = outputs
+    assert failed.finish_reason == "error"
+    assert failed.constraint["error"]["type"] == "NonFiniteLogits"
+    assert failed.constraint["error"]["message"].startswith("After 1 output tokens")
+    assert len(failed.token_ids) == 1
+    for output in others[:2]:
+        assert output.finish_reason != "error"
+        assert re.fullmatch(REGEX, output.text) or output.finish_reason == "length", output.text
