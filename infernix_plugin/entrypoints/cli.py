@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from infernix_plugin.entrypoints.check.source import Kind
+from infernix_plugin.entrypoints.check.kind import Kind
 from infernix_plugin.errors import InfernixError
 from infernix_plugin.seams.cpu_faults import install_import_repairs
 
@@ -21,6 +22,18 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _chosen(choices: type[StrEnum]) -> Any:
+    """An option that takes one of the choices. Typer's own wording of its error begins with a word of pydantic."""
+
+    def parse(value: str) -> StrEnum:
+        if value not in list(choices):
+            raise typer.BadParameter(f"{value!r} is not one of {', '.join(map(repr, map(str, choices)))}")
+        return choices(value)
+
+    return partial(typer.Option, parser=parse, metavar=f"[{'|'.join(choices)}]")
+
 
 Directory = Annotated[Path, typer.Argument(help="Directory to write the checkpoint into; made if it is missing.")]
 
@@ -36,7 +49,7 @@ class Draft(StrEnum):
 def make_tiny_model(
     directory: Directory,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights; the same seed gives the same bytes.")] = 0,
-    draft: Annotated[Draft | None, typer.Option(help="Write a draft for the tiny model instead.")] = None,
+    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the tiny model instead.")] = None,
 ) -> None:
     """Write a tiny Qwen3.5 checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
     from infernix_plugin.model_executor import tiny
@@ -71,7 +84,7 @@ def demo(
 def check(
     source: Annotated[str, typer.Argument(help="File with the constraint; - reads standard input.")],
     kind: Annotated[
-        Kind | None, typer.Option(help="By default what the suffix says: .json, .gbnf, .lark, .regex.")
+        Kind | None, _chosen(Kind)(help="By default what the suffix says: .json, .gbnf, .lark, .regex.")
     ] = None,
     tokenizer: Annotated[
         Path | None,

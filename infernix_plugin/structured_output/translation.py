@@ -50,7 +50,7 @@ def asked_of(params: Any) -> Asked:
     if params.choice is not None:
         return OutputConstraint.choice(params.choice)
     if params.grammar is not None:
-        return _grammar(params.grammar)
+        return grammar_of(params.grammar)
     if params.structural_tag is not None:
         return _tagged(params.structural_tag)
     raise ConflictingConstraints("A structured_outputs object must hold one constraint.")
@@ -84,7 +84,12 @@ def _tagged(text: str) -> Asked:
     return structural_tag.from_json(text)
 
 
-def _grammar(text: str) -> Asked:
+def grammar_of(text: str) -> OutputConstraint | StructuralTag:
+    """Return what a grammar, GBNF or Lark, asks for.
+
+    Raises:
+        InvalidGrammar: the text is empty.
+    """
     if not text.strip():
         raise InvalidGrammar("The grammar is empty.", hint="It must define the rule root.")
     if lark.looks_like_lark(text) and not _is_readable_lark(text, settings.current().grammar_options()):

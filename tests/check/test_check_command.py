@@ -340,3 +340,50 @@ def test_nothing_of_vllm_or_torch_is_imported(schema):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_grammar_in_lark_takes_the_way_it_takes_in_the_server(write):
+    source = write("a.lark", 'start: "a" B\nB: /b/i\n%ignore " "\n')
+    for text, accepted in (("ab", True), ("aB", True), ("a b", True), ("ac", False)):
+        assert report(source, "--instance", write("x", text))["instance"]["accepted"] == accepted, text
+
+
+@pytest.mark.parametrize("source", ["a" * 70_000, "(a{1,1000}){1,2000}"])
+def test_a_pattern_past_a_limit_is_located_by_its_pointer(write, source):
+    found = report(write("a.json", json.dumps({"properties": {"a": {"pattern": source}}})))["error"]
+    assert (found["type"], found["location"]) == ("ConstraintTooLarge", "#/properties/a/pattern")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--kind", "foo", "'foo' is not one of 'grammar', 'json_schema', 'regex', 'choice'"),
+        ("--tokenizer", "{}", "no usable tokenizer"),
+        ("--tokenizer", '{"model": {}}', "no usable tokenizer"),
+        ("--tokenizer", "[]", "no usable tokenizer"),
+    ],
+)
+def test_a_wrong_option_is_wrong_usage(write, tmp_path, option, value, reason):
+    if option == "--tokenizer":
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "tokenizer.json").write_text(value)
+        value = str(tmp_path / "model")
+    done = invoke(write("a.gbnf", 'root ::= "a"'), option, value)
+    said = " ".join(done.output.replace("│", " ").split())
+    assert done.exit_code == 2
+    assert reason in said
+    assert "Value error" not in said
+
+
+@pytest.mark.parametrize(
+    ("instance", "text"), [(b"\xffx", r"\xff"), ("é".encode(), "é"), (b"\xc3", r"\xc3"), (b"\\", "\\")]
+)
+def test_the_refused_character_is_named(write, instance, text):
+    source = write("a.gbnf", 'root ::= "a"')
+    refusal = report(source, "--instance", write("x", instance))["instance"]["refusal"]
+    assert (refusal["byte"], refusal["text"]) == (0, text)
+
+
+def test_what_is_left_out_of_the_allowed_characters_is_not_shown_as_one(write):
+    shown = invoke(write("a.gbnf", "root ::= [^a]"), "--instance", write("x", "a")).output
+    assert " ...; such as " in shown

@@ -9,17 +9,21 @@ import typer
 
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.check.instance import legal_tokens, refusal_of
+from infernix_plugin.entrypoints.check.kind import Kind
 from infernix_plugin.entrypoints.check.report import InstanceReport, Report, problem_of
 from infernix_plugin.entrypoints.check.respelling import respelled
-from infernix_plugin.entrypoints.check.source import STDIN, Kind, kind_of, read_bytes, read_constraint
+from infernix_plugin.entrypoints.check.source import STDIN, kind_of, read_bytes, read_constraint
 from infernix_plugin.entrypoints.check.validity import schema_valid
 from infernix_plugin.entrypoints.check.vocabulary import Vocabulary, load_vocabulary
 from infernix_plugin.errors import ConstraintError, SettingsError
-from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+
+Constraint = OutputConstraint | StructuralTag
 
 
 @dataclass(frozen=True)
@@ -72,18 +76,21 @@ def _limits() -> GrammarOptions:
         raise typer.BadParameter(str(error)) from None
 
 
-def _prepare(domain: TokenDomain, constraint: OutputConstraint, limits: GrammarOptions) -> Preparation:
+def _prepare(domain: TokenDomain, constraint: Constraint, limits: GrammarOptions) -> Preparation:
     """Compile twice, without a cache: the first time also pays for loading the engine and indexing the vocabulary."""
     compiler = ConstraintCompiler(domain, options=limits, cache_bytes=0)
+    if isinstance(constraint, StructuralTag):
+        compiler.compile_structural_tag(constraint.text)
+        return compiler.prepare_structural_tag(constraint.text)
     compiler.compile(constraint)
     return compiler.prepare(constraint)
 
 
-def _instance(
-    compiled: CompiledGrammar, vocabulary: Vocabulary, constraint: OutputConstraint, data: bytes
-) -> InstanceReport:
-    is_schema = constraint.kind.value == Kind.JSON_SCHEMA.value
-    valid = schema_valid(constraint.source, data) if is_schema else None
+def _instance(compiled: CompiledGrammar, vocabulary: Vocabulary, constraint: Constraint, data: bytes) -> InstanceReport:
+    schema: str | None = None
+    if isinstance(constraint, OutputConstraint) and constraint.kind is ConstraintKind.JSON_SCHEMA:
+        schema = constraint.source
+    valid = None if schema is None else schema_valid(schema, data)
     try:
         refusal = refusal_of(compiled, vocabulary, data)
         bare = data.removesuffix(b"\n").removesuffix(b"\r")
@@ -92,5 +99,5 @@ def _instance(
             data, refusal = bare, refusal_of(compiled, vocabulary, bare)
     except ConstraintError as error:
         return InstanceReport(False, len(data), False, valid, None, None, problem_of(error))
-    spelling = respelled(compiled, constraint.source, data) if is_schema and refusal is not None else None
+    spelling = None if schema is None or refusal is None else respelled(compiled, schema, data)
     return InstanceReport(refusal is None, len(data), dropped, valid, spelling, refusal, None)

@@ -14,6 +14,7 @@ from infernix_plugin.matching.session import MaskState
 
 MAX_EXAMPLES = 12
 MAX_RANGES = 16
+REST = "..."
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Refusal:
     """The first byte, and the token that holds it, with which no member of the language goes on.
 
     ``byte`` counts from 0 and is the length of the instance if what is refused is its end; then there is no token, and
-    ``text`` is empty. ``line`` and ``column`` count from 1, columns in characters. ``text`` is the character.
+    ``text`` is empty. ``line`` and ``column`` count from 1, columns in characters. ``text`` is the character, or
+    ``\\xNN`` for a byte that is none.
     """
 
     byte: int
@@ -70,15 +72,23 @@ def refusal_of(compiled: CompiledGrammar, vocabulary: Vocabulary, data: bytes) -
         return None
     start = _character_start(data, legal)
     before = data[:start].decode("utf-8", "replace")
-    character = data[start:].decode("utf-8", "backslashreplace")[:1] if start < len(data) else ""
     return Refusal(
         byte=legal,
         line=before.count("\n") + 1,
         column=len(before) - (before.rfind("\n") + 1) + 1,
-        text=character,
+        text=_first_character(data[start:]),
         token=_refused_token(compiled, vocabulary, data) if legal < len(data) else None,
         allowed=_allowed(compiled, data[:start]),
     )
+
+
+def _first_character(data: bytes) -> str:
+    """The character that the bytes begin with, or the first byte if it is none."""
+    character = data[: _width(data[0])] if data else b""
+    try:
+        return character.decode("utf-8")
+    except UnicodeDecodeError:
+        return readable(data[:1])
 
 
 def _character_start(data: bytes, offset: int) -> int:
@@ -141,7 +151,7 @@ def _first_characters(domain: TokenDomain, ids: list[int]) -> list[str]:
         except UnicodeDecodeError:
             lone.add(piece[0])
     shown = [*_ranges(sorted(points)), *_byte_ranges(sorted(lone)), *markers]
-    return shown if len(shown) <= MAX_RANGES else [*shown[: MAX_RANGES - 1], "..."]
+    return shown if len(shown) <= MAX_RANGES else [*shown[: MAX_RANGES - 1], REST]
 
 
 def _width(lead: int) -> int:

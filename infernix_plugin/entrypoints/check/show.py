@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from infernix_plugin.entrypoints.check.instance import Allowed, Refusal
+from infernix_plugin.entrypoints.check.instance import REST, Allowed, Refusal
 from infernix_plugin.entrypoints.check.report import InstanceReport, Problem, Report
 
 
@@ -92,11 +92,15 @@ def _refusal(line: _Lines, refusal: Refusal) -> None:
     line.fact("allowed", _allowed(refusal.allowed))
 
 
+def _first(characters: str) -> str:
+    return characters if characters == REST else _quoted(characters)
+
+
 def _allowed(allowed: Allowed) -> str:
     parts = ["the end"] if allowed.end else []
     if allowed.tokens:
         examples = " ".join(map(_quoted, allowed.examples))
         more = " ..." if allowed.tokens > len(allowed.examples) else ""
-        parts.append(f"{allowed.tokens:,} tokens that begin with {' '.join(map(_quoted, allowed.characters))}")
+        parts.append(f"{allowed.tokens:,} tokens that begin with {' '.join(map(_first, allowed.characters))}")
         parts.append(f"such as {examples}{more}")
     return "; ".join(parts) or "nothing that this vocabulary can write"

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 
 import typer
 
+from infernix_plugin.entrypoints.check.kind import Kind
 from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.translation import grammar_of
 
 STDIN = "-"
-
-
-class Kind(StrEnum):
-    """What ``--kind`` takes."""
-
-    GRAMMAR = "grammar"
-    JSON_SCHEMA = "json_schema"
-    REGEX = "regex"
-    CHOICE = "choice"
 
 
 _SUFFIXES = {".json": Kind.JSON_SCHEMA, ".gbnf": Kind.GRAMMAR, ".lark": Kind.GRAMMAR, ".regex": Kind.REGEX}
@@ -40,8 +33,8 @@ def kind_of(source: str, kind: Kind | None) -> Kind:
     return inferred
 
 
-def read_constraint(source: str, kind: Kind) -> OutputConstraint:
-    """Read a constraint. One line end at the end of a regex belongs to the file, not to the pattern.
+def read_constraint(source: str, kind: Kind) -> OutputConstraint | StructuralTag:
+    """Read a constraint as the server does. One line end at the end of a regex belongs to the file, not to the pattern.
 
     Raises:
         typer.BadParameter: the file cannot be read, or is not text.
@@ -50,7 +43,7 @@ def read_constraint(source: str, kind: Kind) -> OutputConstraint:
     text = _decoded(source, read_bytes(source))
     match kind:
         case Kind.GRAMMAR:
-            return OutputConstraint.grammar(text)
+            return grammar_of(text)
         case Kind.JSON_SCHEMA:
             return OutputConstraint.json_schema(text)
         case Kind.REGEX:

@@ -72,7 +72,7 @@ def load_vocabulary(directory: Path | None) -> Vocabulary:
     try:
         tokenizer = pretrained.load(directory)
         domain = TokenDomain.from_pretrained(tokenizer)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # transformers lets through whatever a malformed file makes it stumble over
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise typer.BadParameter(f"no usable tokenizer in {directory}: {reason}", param_hint="--tokenizer") from None
     return Vocabulary(str(directory), domain, lambda text: list(tokenizer.encode(text, add_special_tokens=False)))

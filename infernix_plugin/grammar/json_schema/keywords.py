@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from infernix_plugin.errors import InvalidRegex, UnsupportedSchema, excerpt
+from infernix_plugin.errors import ConstraintTooLarge, InvalidRegex, UnsupportedSchema, excerpt
 from infernix_plugin.grammar import regex
+from infernix_plugin.grammar.budget import CompileTimeout
 from infernix_plugin.grammar.json_schema import formats, vocabulary
 from infernix_plugin.grammar.json_schema.json_value import Json, Number, child, kind_of, shown
 from infernix_plugin.grammar.json_schema.reader import Document, fail
@@ -228,9 +229,12 @@ def text(value: str, location: str) -> str:
 def _pattern(reading: Reading, source: str, location: str) -> Pattern:
     try:
         return Pattern(source, regex.search(text(source, location), reading.options))
-    except InvalidRegex as error:
+    except CompileTimeout:
+        raise
+    except (InvalidRegex, ConstraintTooLarge) as error:
         place = f" ({error.location})" if error.location else ""
-        raise UnsupportedSchema(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
+        kind = ConstraintTooLarge if isinstance(error, ConstraintTooLarge) else UnsupportedSchema
+        raise kind(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
 
 
 def _listed(value: Json, location: str) -> list[str]:
