@@ -119,6 +119,11 @@ class Lowering:
         self._spend(nodes(body))
         self._rules[name] = body
 
+    def _named(self, name: str, body: Node) -> Node:
+        """A reference to a new rule, for what is needed more than once."""
+        self._define(name, body)
+        return Ref(name)
+
     def _spend(self, nodes: int) -> None:
         self._nodes += nodes
         if self._nodes > self._options.max_nodes:
@@ -343,8 +348,8 @@ class Lowering:
         needed, _ = members[first]
         if first == 0:
             return braced("{", seq(needed, tail), "}", may_be_empty=False)
-        heads = self._heads(name, members[:first], seq(needed, tail), seq(COMMA, needed, tail))
-        return braced("{", heads, "}", may_be_empty=False)
+        rest = self._named(f"{name}_rest", seq(needed, tail))
+        return braced("{", self._heads(name, members[:first], rest, seq(COMMA, rest)), "}", may_be_empty=False)
 
     def _undeclared(self, branch: Objects, some: Some | None = None) -> Node:
         """One member whose name is not declared; with ``some``, one of those."""
@@ -396,12 +401,14 @@ class Lowering:
     def _heads(self, name: str, members: list[tuple[Node, bool]], alone: Node, after: Node) -> Node:
         """A non-empty run of optional members and then what follows them.
 
-        ``alone`` is what follows if no member was written, ``after`` if one was. The suffix after each member is a
-        rule, so that the size stays linear in the number of members.
+        ``alone`` is what follows if no member was written, ``after`` if one was. What is needed twice is a rule: the
+        suffix after each member, so that the size stays linear in the number of members, and each member but the first.
         """
         heads = [alone]
         for index in range(len(members) - 1, -1, -1):
             node, _ = members[index]
+            if index:
+                node = self._named(f"{name}_member_{index}", node)
             heads.append(seq(node, after))
             if index:
                 self._define(f"{name}_{index}", seq(optional(seq(COMMA, node)), after))
