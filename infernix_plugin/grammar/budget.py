@@ -22,7 +22,7 @@ class CompileTimeout(ConstraintTooLarge):
     """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Budget:
     seconds: float
     deadline: float
@@ -32,13 +32,31 @@ _current: ContextVar[_Budget | None] = ContextVar("compile_budget", default=None
 
 
 @contextmanager
-def limit(seconds: float) -> Iterator[None]:
-    """Give the code inside, on this thread, ``seconds`` of wall time from now."""
-    token = _current.set(_Budget(seconds, monotonic() + seconds))
+def limit(time: float) -> Iterator[None]:
+    """Give the code inside, on this thread, so many seconds of wall time from now."""
+    token = _current.set(_Budget(time, monotonic() + time))
     try:
         yield
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def uncharged() -> Iterator[None]:
+    """Let the code inside take time from nobody's budget: what is done once for all constraints, such as imports."""
+    started = monotonic()
+    try:
+        yield
+    finally:
+        budget = _current.get()
+        if budget is not None:
+            budget.deadline += monotonic() - started
+
+
+def seconds() -> float | None:
+    """The wall time that the surrounding :func:`limit` gives in all; ``None`` without one."""
+    budget = _current.get()
+    return None if budget is None else budget.seconds
 
 
 def checkpoint() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from time import perf_counter
 
-from infernix_plugin.errors import ConflictingConstraints
+from infernix_plugin.errors import ConflictingConstraints, ConstraintTooLarge
 from infernix_plugin.framing.phases import CONTENT, Framing
 from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
 from infernix_plugin.framing.tools.grammar import CallTokens, calls_of, output_grammar
@@ -120,10 +120,7 @@ class ConstraintCompiler:
             ConstraintError: xgrammar refuses it, or nothing satisfies it.
         """
         started = perf_counter()
-        compiled, outcome = self._cache.get(
-            ("structural_tag", text),
-            lambda: CompiledGrammar(self.domain, self._engines.xgrammar.compile_structural_tag(text)),
-        )
+        compiled, outcome = self._cache.get(("structural_tag", text), lambda: self._build_structural_tag(text))
         return Preparation(compiled, outcome, perf_counter() - started)
 
     def stats(self) -> CacheStats:
@@ -166,6 +163,13 @@ class ConstraintCompiler:
             raise ConflictingConstraints(f"The model has no token {CALL_OPEN}, so its calls cannot be constrained.")
         closing = self.domain.control_id(CALL_CLOSE)
         return CallTokens(opening, closing, tuple(self.domain.ids_of_class(TokenClass.CONTROL)))
+
+    def _build_structural_tag(self, text: str) -> CompiledGrammar:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > (limit := self._options.max_grammar_bytes):
+            raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
+        with budget.limit(self._seconds):
+            return CompiledGrammar(self.domain, self._engines.xgrammar.compile_structural_tag(text))
 
     def _place_of(self, token: int, constraint: OutputConstraint) -> str | None:
         """Where a GBNF text names a token id first: the grammar made of it knows no places."""

@@ -127,3 +127,16 @@ def test_those_who_wait_get_copies() -> None:
         errors = [call.exception(PATIENCE) for call in calls]
     assert {str(error) for error in errors} == {"too large (at 1:2) Hint: less"}
     assert len({id(error) for error in errors}) == 3
+
+
+def test_what_is_done_once_for_all_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(step=0.0)
+    monkeypatch.setattr(budget, "monotonic", clock)
+    with budget.limit(1.0):
+        with budget.uncharged():
+            clock.now += 100.0
+        clock.now += 0.5
+        budget.checkpoint()
+        clock.now += 0.6
+        with pytest.raises(budget.CompileTimeout):
+            budget.checkpoint()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import reference_depth
 from infernix_plugin.grammar.emit_lark import emit_lark
 from infernix_plugin.grammar.ir import Grammar
@@ -64,7 +65,7 @@ class LlguidanceEngine:
         return _Compiled(self._index(), emit_lark(grammar), self._domain)
 
     def _index(self) -> Any:
-        with self._lock:
+        with budget.uncharged(), self._lock:
             if self._vocabulary is None:
                 from llguidance import LLTokenizer
 
