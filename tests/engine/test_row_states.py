@@ -305,6 +305,41 @@ def test_options_that_could_break_a_constraint_are_refused_offline(engine, optio
         engine.generate([request("Pick one.", {"choice": ["red"]}, **{option: REFUSED[option]})])
 
 
+LEFT_WITH_NOTHING = {
+    "allowed_token_ids": lambda plan: [plan[0]],
+    "bad_words": lambda plan: ["^"],
+    "logit_bias": lambda plan: {plan[1]: float("-inf")},
+}
+
+
+@pytest.mark.parametrize("drafted", [True, False], ids=["at a draft", "in an ordinary step"])
+@pytest.mark.parametrize("option", LEFT_WITH_NOTHING)
+def test_options_that_leave_nothing_of_a_structural_tag_end_it(engine, option, drafted):
+    """Tags come from vLLM's tool parsers too, beside whatever options a request has, so these are not refused."""
+    prompt = "Only."
+    plan = path(engine, "~^", prompt)
+    assert len(plan) == 2, "one way to write it"
+    asked = request(prompt, tag(("~^",)), **{option: LEFT_WITH_NOTHING[option](plan)})
+    engine.call(arrange, {asked["prompt"]: plan} if drafted else {}, {})
+    ((completion,),), log = engine.call(run_logged, [asked])
+    assert completion["token_ids"] == plan[:1]
+    error = completion["constraint"]["error"]
+    assert error["type"] == "ConstraintDeadEnd"
+    assert error["message"].startswith("After 1 output tokens, the sampling options of the request forbid")
+    assert [level for level, _ in log] == ["WARNING"], log
+
+
+@pytest.mark.parametrize("drafted", [True, False], ids=["at a draft", "in an ordinary step"])
+def test_min_tokens_gives_way_where_a_structural_tag_allows_nothing_but_the_end(engine, drafted):
+    prompt = "Only."
+    plan = [*path(engine, "~^", prompt), engine.eos]
+    asked = request(prompt, tag(("~^",)), min_tokens=20)
+    engine.call(arrange, {asked["prompt"]: plan} if drafted else {}, {})
+    ((completion,),) = engine.generate([asked])
+    assert (completion["text"], completion["finish_reason"]) == ("~^", "stop")
+    assert completion["constraint"]["terminated"]
+
+
 @pytest.mark.parametrize("tail", [1, 30])
 def test_a_seeded_prompt_of_several_chunks(engine, tail):
     """A chunk that ends no prompt consumes nothing of the request's random stream, however many there are.

@@ -163,6 +163,16 @@ BAD = {
         "allowed_token_ids",
         "allowed_token_ids",
     ),
+    "text of the stop token": (
+        {"extra_body": {"structured_outputs": {"regex": "a"}, "include_stop_str_in_output": True}},
+        "include_stop_str_in_output",
+        "stop token",
+    ),
+    "endless bias": (
+        {"logit_bias": {"5": -1e31}, "extra_body": {"structured_outputs": {"regex": "a"}}},
+        "logit_bias",
+        "token 5",
+    ),
     "beam search": (
         {"extra_body": {"structured_outputs": {"regex": "a"}, "use_beam_search": True}},
         "use_beam_search",
@@ -192,6 +202,41 @@ def test_a_bad_constraint_is_a_400_before_the_stream(client, name, stream):
     else:
         assert body["param"]
     assert min(seconds) < 0.1
+
+
+@pytest.mark.parametrize("name", ["stop string", "ignore_eos", "text of the stop token", "min_tokens", "endless bias"])
+def test_options_that_could_break_a_constraint_are_a_400_of_completions_too(client, name):
+    fields, param, says = BAD[name]
+    extra = {key: value for key, value in fields["extra_body"].items() if key not in NO_THINKING}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.completions.create(model="tiny", prompt="x", max_tokens=5, **{**fields, "extra_body": extra})
+    assert refused.value.body["param"] == param
+    assert says in refused.value.body["message"]
+
+
+def test_min_p_and_a_logit_bias_beside_drafts(client):
+    """The server drafts with MTP. A min-p of one leaves nothing but the best token, which the bias decides."""
+    for word in ("red", "blue"):
+        ids = {text: tokens_of(client, text)[0] for text in ("red", "blue")}
+        answer = client.chat.completions.create(
+            model="tiny",
+            messages=QUESTION,
+            temperature=1.5,
+            logit_bias={str(token): 100 if text == word else -100 for text, token in ids.items()},
+            extra_body={**NO_THINKING, "structured_outputs": {"choice": ["red", "blue"]}, "min_p": 1.0},
+        )
+        assert answer.choices[0].message.content == word
+
+
+def tokens_of(client, text):
+    """The tokens by which the model writes ``text``."""
+    answer = client.chat.completions.create(
+        model="tiny",
+        messages=QUESTION,
+        temperature=0,
+        extra_body={**NO_THINKING, "structured_outputs": {"choice": [text]}, "return_token_ids": True},
+    )
+    return answer.choices[0].token_ids
 
 
 def test_an_annotation_keyword_is_fine(client):
