@@ -128,6 +128,8 @@ def _guess(following: bytes, style: WhitespaceStyle) -> bytes:
     Whitespace comes before such a choice too, if it is the same for all that may be chosen.
     """
     others = [byte for byte in following if byte not in WHITESPACE]
+    if len(others) < len(following) and not style.keeps:
+        return b""
     rests = {style.rest(byte) for byte in others}
     rest = rests.pop() if len(rests) == 1 else b""
     if rest and rest[0] in following:

@@ -11,6 +11,11 @@ from enum import Enum
 WHITESPACE = frozenset(b" \t\n\r")
 _QUOTE, _BACKSLASH = b'"\\'
 
+_MEMORY = 0.9
+"""What one more gap leaves of the weight of those before it."""
+_LEAST_RIGHT = 0.25
+"""Share of right guesses below which they are not worth a draft."""
+
 
 class _Gap(Enum):
     """The places of JSON where writers differ. All other places are told apart by the byte before them."""
@@ -56,6 +61,7 @@ class WhitespaceStyle:
         self._depth = 0
         self._last: int | None = None
         self._written = b""
+        self._right = self._guessed = 1 / (1 - _MEMORY)
         self.in_string = False
         self._escaped = False
 
@@ -79,6 +85,11 @@ class WhitespaceStyle:
         other.__dict__.update(self.__dict__, _fills=dict(self._fills))
         return other
 
+    @property
+    def keeps(self) -> bool:
+        """Whether the output keeps to its style well enough for guesses."""
+        return self._right >= _LEAST_RIGHT * self._guessed
+
     def rest(self, following: int) -> bytes:
         """What whitespace is still to be written before the byte ``following``."""
         if self._last is None or self.in_string:
@@ -90,8 +101,11 @@ class WhitespaceStyle:
         if self._last is not None and not (
             self._last in b"{[" and following in b"}]"
         ):  # how empty ones look is no sign
-            depth = self._depth_at(following)
-            self._fills[self._gap(following)] = _Fill.of(self._written, depth)
+            depth, gap = self._depth_at(following), self._gap(following)
+            if isinstance(gap, _Gap):
+                self._right = _MEMORY * self._right + (self._guess(following).at(depth) == self._written)
+                self._guessed = _MEMORY * self._guessed + 1
+            self._fills[gap] = _Fill.of(self._written, depth)
         self._depth += (following in b"{[") - (following in b"}]")
 
     def _guess(self, following: int) -> _Fill:

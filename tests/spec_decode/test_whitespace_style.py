@@ -66,3 +66,13 @@ def test_a_copy_reads_on_alone():
     style.observe(b'{"a": 1,')
     style.copy().observe(b'\n\n"b":2,')
     assert style.rest(ord('"')) == b" "
+
+
+def test_whoever_keeps_to_no_layout_is_not_guessed_at():
+    style = WhitespaceStyle()
+    for count in range(1, 12):
+        assert style.keeps or count > 4
+        style.observe(b'"a":' + b" " * count + b"1," + b"\n" * count)
+    assert not style.keeps
+    style.observe(b'"a": 1, ' * 4)
+    assert style.keeps, "it may begin at any time"
