@@ -18,6 +18,7 @@ from typing import Any
 from vllm.exceptions import VLLMError
 
 from infernix_plugin import settings
+from infernix_plugin.entrypoints.continuation import continued, is_continuation
 from infernix_plugin.entrypoints.guided import named_as_given, read_guided
 from infernix_plugin.entrypoints.options import (
     check_request,
@@ -31,6 +32,7 @@ from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
+from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
 
@@ -151,6 +153,8 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
         with _accepted_lock:
             if (compiler, asked) in _accepted:
                 return
+    if prompts and is_continuation(options):
+        asked = continued(options, asked, prompts[0], compiler.domain)
     for prompt in prompts or [[]]:
         _compile(compiler, asked, prompt)
     with _accepted_lock:
@@ -162,7 +166,9 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
 
 def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None:
     try:
-        compiler.prepare(asked, prompt)
+        prepared = compiler.prepare(asked, prompt)
+        if isinstance(asked, FramedOutput) and asked.prefix:
+            compiler.session(asked, prepared)
     except ConstraintError:
         raise
     except Exception as error:

@@ -96,6 +96,11 @@ class OutputReader:
                 self._text(self._decoder.decode(self._vocabulary.token_bytes(token)))
         return self._said()
 
+    def go_on_from(self, tokens: Iterable[int]) -> None:
+        """Read content that was written before; of it, only a call that it leaves open is published again."""
+        read = self.feed(tokens)
+        self._events = [event for event in read if isinstance(event, CallStarted | ArgumentsText)]
+
     def finish(self) -> list[Event]:
         """The output is over, at a limit if no stop token was read; returns what was held back."""
         if self._phase is not _Phase.OVER:

@@ -23,7 +23,7 @@ def _replace_get_parser(original: Any) -> Any:
             validation.delegate_reading()
         return original(tool_parser_name, reasoning_parser_name, *args, **kwargs)
 
-    return get_parser
+    return staticmethod(get_parser)
 
 
 GET_PARSER = Seam(

@@ -66,7 +66,7 @@ class Seam:
         replacement = self.replace(original)
         if replacement is original:
             return
-        setattr(replacement, ORIGINAL, original)
+        setattr(getattr(replacement, "__func__", replacement), ORIGINAL, original)
         *holders, name = self.attribute.split(".")
         holder: Any = module
         for part in holders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from infernix_plugin.seams import (
+    anthropic_continuation,
     draft_marks,
     draft_proposers,
     engine_arguments,
@@ -29,6 +30,7 @@ ALL: tuple[Seam, ...] = (
     online_renderer.RESPONSES,
     output_parser.GET_PARSER,
     output_parser.CHAT,
+    anthropic_continuation.SEAM,
     engine_core_manager.SEAM,
     scheduler_output.SEAM,
     draft_marks.SEAM,

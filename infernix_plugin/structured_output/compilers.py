@@ -5,12 +5,16 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from infernix_plugin.errors import InvalidContinuation, excerpt
+from infernix_plugin.framing.continuation import as_tokens
 from infernix_plugin.framing.phases import prompt_framing, read_by_parser
-from infernix_plugin.matching import ConstraintCompiler, TokenDomain
+from infernix_plugin.framing.tools.contract import ToolContract
+from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.matching import ConstraintCompiler, Session, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.settings import Settings
+from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
-from infernix_plugin.structured_output.tool_output import ToolOutput
 from infernix_plugin.structured_output.translation import Asked
 
 _lock = threading.Lock()
@@ -66,9 +70,33 @@ class RequestCompiler:
             framing = read_by_parser(framing, compiler.domain)
         if isinstance(asked, StructuralTag):
             return compiler.prepare_structural_tag(asked.after(framing).text)
-        if isinstance(asked, ToolOutput):
-            return compiler.prepare_tools(asked.contract, asked.content, framing=framing)
-        return compiler.prepare(asked, framing=framing)
+        match asked:
+            case FramedOutput(ToolContract() as contract, content):
+                return compiler.prepare_tools(contract, content, framing=framing)
+            case FramedOutput(None, OutputConstraint() as content) | (OutputConstraint() as content):
+                return compiler.prepare(content, framing=framing)
+        raise TypeError(f"{asked!r} asks for nothing")
+
+    def session(self, asked: Asked, prepared: Preparation) -> Session:
+        """Return a new session of what :meth:`prepare` compiled, behind what is already written.
+
+        Raises:
+            InvalidContinuation: that is not how the constraint can begin.
+        """
+        prefix = asked.prefix if isinstance(asked, FramedOutput) else ""
+        if not prefix or (isinstance(asked, FramedOutput) and not asked.has_calls):
+            return prepared.compiled.session(prefix.encode())
+        session = prepared.compiled.session()
+        offset = 0
+        for token in as_tokens(prefix, self.domain):
+            if not session.accept(token):
+                raise InvalidContinuation(
+                    "the constraint does not allow the already written output to go on with "
+                    + excerpt(prefix.encode()[offset:].decode(errors="backslashreplace")),
+                    location=f"offset {offset}",
+                )
+            offset += len(self.domain.token_bytes(token))
+        return session
 
 
 def domain_of(model_config: Any, tokenizer: Any) -> TokenDomain:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
-from infernix_plugin.matching import MaskState
+from infernix_plugin.matching import MaskState, Session
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, Written
 from infernix_plugin.structured_output.record import Record, error_record
@@ -25,18 +25,25 @@ class ConstrainedRequest:
     """A session with its failure and its record. It lives on the request, so preemption never touches it."""
 
     def __init__(
-        self, prepared: Preparation, *, kind: str, allowed: Rows | None = None, drafter: GrammarDrafter | None = None
+        self,
+        prepared: Preparation,
+        *,
+        kind: str,
+        session: Session | None = None,
+        allowed: Rows | None = None,
+        drafter: GrammarDrafter | None = None,
     ) -> None:
-        """Start at the beginning of the language.
+        """Start at the beginning of the language, or where ``session`` is.
 
         Args:
             prepared: the grammar of the whole output, and what it took to get it.
+            session: of that grammar, behind what is already written.
             kind: for the record.
             allowed: int32[mask_words], cleared bits are never sampled: stop tokens of the vocabulary at which vLLM does
                 not stop this request, so that generation would go on behind the end of the content.
             drafter: proposes what the grammar forces.
         """
-        self.session = prepared.compiled.session()
+        self.session = session or prepared.compiled.session()
         self.kind = kind
         self.failure: BaseException | None = None
         self._prepared = prepared

@@ -159,6 +159,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             return ConstrainedRequest(
                 prepared,
                 kind=kind_of(asked),
+                session=compiler.session(asked, prepared),
                 allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
                 drafter=self._drafter(compiler) if self._grammar_drafts else None,
             )

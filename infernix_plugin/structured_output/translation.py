@@ -11,11 +11,11 @@ from infernix_plugin.errors import ConflictingConstraints, ConstraintError, Inva
 from infernix_plugin.grammar import lark
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.structured_output import structural_tag, tool_output
+from infernix_plugin.structured_output import framed_output, structural_tag
+from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
-from infernix_plugin.structured_output.tool_output import ToolOutput
 
-Asked = OutputConstraint | StructuralTag | ToolOutput
+Asked = OutputConstraint | StructuralTag | FramedOutput
 
 
 BACKEND = "infernix"
@@ -69,18 +69,18 @@ def kind_of(asked: Asked) -> str:
     match asked:
         case StructuralTag():
             return structural_tag.TYPE
-        case ToolOutput(_, None):
-            return tool_output.KIND
-        case ToolOutput(_, OutputConstraint(kind)) | OutputConstraint(kind):
+        case FramedOutput(_, None):
+            return framed_output.TOOLS
+        case FramedOutput(_, OutputConstraint(kind)) | OutputConstraint(kind):
             return kind.value
     raise TypeError(f"{type(asked).__name__} is nothing that can be asked")
 
 
 def _tagged(text: str) -> Asked:
-    if tool_output.TYPE in text:
+    if framed_output.TYPE in text:
         document = json.loads(text)
-        if isinstance(document, dict) and document.get("type") == tool_output.TYPE:
-            return tool_output.read(document)
+        if isinstance(document, dict) and document.get("type") == framed_output.TYPE:
+            return framed_output.read(document)
     return structural_tag.from_json(text)
 
 

@@ -16,8 +16,8 @@ from infernix_plugin.errors import ConflictingConstraints, ConstraintError
 from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
 from infernix_plugin.matching import TokenDomain
 from infernix_plugin.settings import Settings
+from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
-from infernix_plugin.structured_output.tool_output import ToolOutput
 from infernix_plugin.structured_output.translation import asked_of
 
 
@@ -42,13 +42,13 @@ def join_tools(request: Any, domain: TokenDomain, settings: Settings) -> None:
 def _join(request: Any, contract: ToolContract, domain: TokenDomain) -> None:
     asked = request.extract_structured_outputs()
     content = None if asked is None else asked_of(asked)
-    if isinstance(content, StructuralTag | ToolOutput):
+    if isinstance(content, StructuralTag | FramedOutput):
         return  # it already says what the whole output is
     if content is not None and contract.choice is CallChoice.NONE:
         return
     if content is None and not contract.demands and not _leaves_room(request, domain):
         return
-    request.structured_outputs = StructuredOutputsParams(structural_tag=ToolOutput(contract, content).text())
+    request.structured_outputs = StructuredOutputsParams(structural_tag=FramedOutput(contract, content).text())
     for field in ("response_format", "text"):
         if hasattr(request, field):
             setattr(request, field, None)

@@ -13,6 +13,7 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser
 
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.tools.request import contract_of
+from infernix_plugin.framing.continuation import as_tokens
 from infernix_plugin.framing.events import (
     ArgumentsText,
     CallStarted,
@@ -28,8 +29,8 @@ from infernix_plugin.framing.tools.grammar import Call, calls_of
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import TokenDomain
 from infernix_plugin.structured_output.compilers import compiler_for
-from infernix_plugin.structured_output.tool_output import ToolOutput
-from infernix_plugin.structured_output.translation import asked_of
+from infernix_plugin.structured_output.framed_output import FramedOutput
+from infernix_plugin.structured_output.translation import Asked, asked_of
 
 
 class InfernixToolParser(ToolParser):  # type: ignore[misc]
@@ -105,16 +106,19 @@ class OutputParser(Parser):  # type: ignore[misc]
         return ids.index(close) + 1 if close in ids else len(ids)
 
     def _new_reader(self, request: Any) -> OutputReader:
-        return OutputReader(self._form(request), self.domain)
-
-    def _form(self, request: Any) -> OutputForm:
-        framing = CONTENT if self._prompt is None else prompt_framing(self._prompt, self.domain)
         asked = request.extract_structured_outputs()
         constraint = None if asked is None else asked_of(asked)
+        reader = OutputReader(self._form(request, constraint), self.domain)
+        if isinstance(constraint, FramedOutput) and constraint.has_calls and constraint.prefix:
+            reader.go_on_from(as_tokens(constraint.prefix, self.domain))
+        return reader
+
+    def _form(self, request: Any, constraint: Asked | None) -> OutputForm:
+        framing = CONTENT if self._prompt is None else prompt_framing(self._prompt, self.domain)
         match constraint:
-            case ToolOutput(contract, content):
+            case FramedOutput(ToolContract() as contract, content):
                 return OutputForm(framing, _functions(contract), enforced=True, content_is_free=content is None)
-            case OutputConstraint():
+            case FramedOutput() | OutputConstraint():
                 return OutputForm(framing, enforced=True, content_is_free=False)
         tools = contract_of(request, basic=False)
         return OutputForm(framing, _functions(tools) if tools else {})

@@ -1,0 +1,85 @@
+"""Requests that continue the last message of the assistant: what it says counts as the beginning of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from vllm.sampling_params import StructuredOutputsParams
+
+from infernix_plugin.errors import ConflictingConstraints
+from infernix_plugin.framing.continuation import written_content
+from infernix_plugin.framing.phases import THINK_CLOSE
+from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.matching import TokenDomain
+from infernix_plugin.structured_output.framed_output import FramedOutput
+from infernix_plugin.structured_output.translation import Asked
+
+
+def continued(request: Any, asked: Asked, prompt: Sequence[int], domain: TokenDomain) -> Asked:
+    """Return what is asked of an output that goes on behind the content of the prompt's last message, and keep it in
+    the request.
+
+    Raises:
+        ConflictingConstraints: the prompt does not end with that message as the client wrote it.
+    """
+    if isinstance(asked, FramedOutput):
+        contract, content = asked.contract, asked.content
+    elif isinstance(asked, OutputConstraint):
+        contract, content = None, asked
+    else:
+        return asked
+    prefix = _decoded(written_content(prompt, domain))
+    _compare(prefix, last_text(request))
+    if not prefix:
+        return asked
+    framed = FramedOutput(contract, content, prefix)
+    request.structured_outputs = StructuredOutputsParams(structural_tag=framed.text())
+    for field in ("response_format", "text"):
+        if hasattr(request, field):
+            setattr(request, field, None)
+    return framed
+
+
+def is_continuation(request: Any) -> bool:
+    """Return whether the output goes on with the last message."""
+    if hasattr(request, "input"):
+        from vllm.entrypoints.openai.responses.utils import should_continue_final_message
+
+        return bool(should_continue_final_message(request.input))
+    return bool(getattr(request, "continue_final_message", False))
+
+
+def last_text(request: Any) -> str | None:
+    """Return the text of the last message as the client wrote it, ``None`` if it is not text."""
+    messages = request.input if hasattr(request, "input") else request.messages
+    last = messages[-1] if isinstance(messages, list) and messages else {}
+    content = _get(last, "content")
+    if isinstance(content, str):
+        return content
+    texts = [_get(part, "text") for part in content or []]
+    return "".join(texts) if texts and all(isinstance(text, str) for text in texts) else None
+
+
+def _get(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)
+
+
+def _decoded(written: bytes) -> str:
+    try:
+        return written.decode()
+    except UnicodeDecodeError:
+        raise ConflictingConstraints("The message to continue ends inside a character.", location="messages") from None
+
+
+def _compare(prefix: str, text: str | None) -> None:
+    if text is None:
+        return
+    # Reasoning in the message is behind the framing; content must be there to the letter.
+    content = text.rpartition(THINK_CLOSE)[2].removeprefix("\n\n") if THINK_CLOSE in text else text
+    if prefix and content != prefix:
+        raise ConflictingConstraints(
+            "The chat template changed the message to continue, so its content cannot be told from the prompt.",
+            location="messages",
+            hint="Most templates cut whitespace off the ends; let the message end with another character.",
+        )

@@ -1,0 +1,84 @@
+"""What vLLM's own fields cannot say of an output: tools beside the content, and text that is already written.
+
+vLLM carries it as one JSON text in the field for structural tags, under a type of our own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
+from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
+
+TYPE = "infernix_framed_output"
+TOOLS = "tools"
+"""The observed kind of an output with tools and free content."""
+
+
+@dataclass(frozen=True, slots=True)
+class FramedOutput:
+    """An output with at least one of the two.
+
+    Attributes:
+        contract: of the tools; ``None`` without tools.
+        content: what an answer that is no call has to be; ``None`` for free text.
+        prefix: content that the prompt ends with, and that counts as written.
+    """
+
+    contract: ToolContract | None
+    content: OutputConstraint | None = None
+    prefix: str = ""
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the grammar is one of calls, or of the lack of them, and not the content's alone."""
+        return self.contract is not None and (self.content is None or self.contract.choice is not CallChoice.NONE)
+
+    def text(self) -> str:
+        """Return the JSON text that :func:`read` reads."""
+        contract, content = self.contract, self.content
+        return json.dumps(
+            {
+                "type": TYPE,
+                "contract": None if contract is None else _written(contract),
+                "content": None if content is None else [content.kind, content.source, content.choices],
+                "prefix": self.prefix,
+            },
+            ensure_ascii=False,
+        )
+
+
+def read(document: dict[str, Any]) -> FramedOutput:
+    """Return what :meth:`FramedOutput.text` wrote, decoded.
+
+    Raises:
+        ConflictingConstraints: the contract contradicts itself.
+    """
+    contract, content = document["contract"], document["content"]
+    return FramedOutput(
+        None if contract is None else _contract(contract),
+        None if content is None else OutputConstraint(ConstraintKind(content[0]), content[1], tuple(content[2])),
+        document["prefix"],
+    )
+
+
+def _written(contract: ToolContract) -> dict[str, Any]:
+    return {
+        "tools": [[tool.name, tool.parameters, tool.strict] for tool in contract.tools],
+        "choice": contract.choice,
+        "allowed": None if contract.allowed is None else sorted(contract.allowed),
+        "parallel": contract.parallel,
+        "basic": contract.basic,
+    }
+
+
+def _contract(written: dict[str, Any]) -> ToolContract:
+    return ToolContract(
+        tuple(Tool(*fields) for fields in written["tools"]),
+        CallChoice(written["choice"]),
+        None if written["allowed"] is None else frozenset(written["allowed"]),
+        written["parallel"],
+        written["basic"],
+    )
