@@ -167,6 +167,22 @@ def test_items_that_a_strict_tool_could_not_keep_apart_are_refused():
     assert not is_allowed(session, tokens_of(call("t", ("a", "[1,1]"))))
 
 
+@pytest.mark.parametrize("framing", [None, THINKING], ids=["plain", "thinking"])
+def test_unique_items_of_the_content_beside_calls(framing):
+    answer = OutputConstraint.json_schema({"type": "array", "items": {"type": "integer"}, "uniqueItems": True})
+    contract = ToolContract((PING, FREE))
+    options, lead = ({"framing": framing}, "x</think>\n\n") if framing else ({}, "")
+    for text, allowed in (("[1, 2]", True), ("[1, 1]", False), (call("look", ("a", "[1, 1]")), True)):
+        ids = [*tokens_of(lead), *tokens_of(text), STOP]
+        assert is_allowed(session_of(contract, answer, **options), ids) is allowed
+
+
+def test_unique_items_of_strict_arguments_are_refused():
+    items = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    with pytest.raises(UnsupportedSchema, match="uniqueItems"):
+        session_of(required(Tool("f", schema({"a": items}), strict=True)))
+
+
 def test_both_are_reachable_after_thinking():
     answer = OutputConstraint.json_object()
     for text in ("{}", call("ping")):

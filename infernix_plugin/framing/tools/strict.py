@@ -75,6 +75,12 @@ def strict_arguments(parameters: str, options: GrammarOptions) -> tuple[Grammar,
     """
     encodings: dict[str, Encoding] = {}
     grammar = json_schema.lower(parameters, options, partial(_StrictArguments, encodings))
+    if grammar.unique is not None:
+        raise UnsupportedSchema(
+            "uniqueItems is not supported in the arguments of a strict tool",
+            location=ROOT,
+            hint="give the items an enum of a few values, or set maxItems to 1",
+        )
     return spaced(grammar), encodings
 
 

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from infernix_plugin.framing.tools import markup
+from infernix_plugin.matching.companions.vocabulary import clear
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
 
@@ -206,7 +206,7 @@ class _Matcher:
             return found
         if found is not row:
             np.copyto(row, found)
-        _clear(row, np.array(repeating, dtype=np.int64))
+        clear(row, np.array(repeating, dtype=np.int64))
         return row
 
     def accept(self, token: int) -> bool:
@@ -255,7 +255,3 @@ class _Matcher:
         if self._place.part in (_Part.NAME, _Part.VALUE, _Part.LINE):
             found += [token for token in tokens.crossing if self._after(token) is None]
         return found
-
-
-def _clear(row: Bitset, ids: NDArray[np.int64]) -> None:
-    np.bitwise_and.at(row.view(np.uint32), ids >> 5, ~(np.uint32(1) << (ids & 31).astype(np.uint32)))

@@ -113,7 +113,7 @@ class UniqueMatcher:
         """Advance by one token; see the protocol."""
         before = self._position
         after = self._after(before, token)
-        if before is not None and after is None:
+        if before is not None and after is None and not self._grammar.domain.is_control(token):
             return False
         if not self._matcher.accept(token):
             return False
@@ -169,6 +169,8 @@ class UniqueMatcher:
         if position is not None and grammar.domain.token_class(token) is TokenClass.CONTROL:
             return Position(Expects.NOTHING)  # the engine allows none inside a JSON text
         if position is not None:
+            if grammar.domain.is_control(token):  # no JSON text holds one: the output is something else
+                return None
             return grammar.json.advance(position, grammar.domain.token_bytes(token))
         return grammar.json.start(grammar.separator) if token == grammar.opening else None
 
