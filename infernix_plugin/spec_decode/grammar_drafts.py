@@ -29,15 +29,23 @@ _RECENT_TOKENS = 4
 class Written:
     """What the drafts of one request depend on: how its output ends, and its whitespace."""
 
-    def __init__(self) -> None:
-        self.style = WhitespaceStyle()
-        self._recent: deque[bytes] = deque(maxlen=_RECENT_TOKENS)
+    def __init__(self, domain: TokenDomain) -> None:
+        self._domain = domain
+        self._begin()
 
-    def observe(self, pieces: Iterable[bytes]) -> None:
-        """Read on; each piece is what one token writes."""
-        for piece in pieces:
+    def observe(self, tokens: Iterable[int]) -> None:
+        """Read on. A marker begins another text: what was written before it, reasoning perhaps, says nothing."""
+        for token in tokens:
+            if self._domain.token_class(token) is not TokenClass.TEXT:
+                self._begin()
+                continue
+            piece = self._domain.token_bytes(token)
             self.style.observe(piece)
             self._recent.append(piece)
+
+    def _begin(self) -> None:
+        self.style = WhitespaceStyle()
+        self._recent: deque[bytes] = deque(maxlen=_RECENT_TOKENS)
 
     @property
     def recent(self) -> bytes:

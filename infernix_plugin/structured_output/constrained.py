@@ -51,7 +51,7 @@ class ConstrainedRequest:
         self._committed = 0
         self._before_dead_end: Sequence[int] | None = None
         self._drafter = drafter
-        self._written = Written()
+        self._written = Written(prepared.compiled.domain)
         self._drafts: tuple[list[int], int] = ([], 0)
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
@@ -93,7 +93,7 @@ class ConstrainedRequest:
             self.session.commit()
             self._committed += accepted
             if self._drafter is not None:
-                self._written.observe(map(self._prepared.compiled.domain.token_bytes, tokens))
+                self._written.observe(tokens)
             return True
         self.session.discard()
         self.failure = self._explain(tokens[:accepted])

@@ -89,6 +89,15 @@ def test_whitespace_comes_before_a_choice(engine):
 
 
 @engines
+def test_text_before_a_marker_is_another_text(engine):
+    """The quotation mark would hide the layout from then on."""
+    grammar = seq(Literal('a"'), TokenSet((CONTROL["<x>"],)), Literal(":"), SPACE, Literal("1"))
+    request = request_of(engine, grammar)
+    assert request.accept([*tokens("a", '"'), CONTROL["<x>"]])
+    assert request.draft([], 7) == [*tokens(":", " ", "1"), STOP]
+
+
+@engines
 def test_looking_leaves_the_session_as_it_was(engine):
     request = request_of(engine, PAIRS)
     written = tokens(*'{ "a":1, "b": 1}')
@@ -225,14 +234,14 @@ def test_most_of_what_a_writer_of_json_writes_is_foreseen(merges, layout):
     constraint = OutputConstraint.json_schema(json.dumps(SCHEMA))
     session = ConstraintCompiler(domain).compile(constraint).session()
     left = tokenizer.encode(json.dumps(INSTANCE, **layout), add_special_tokens=False)
-    total, steps, wrong, written = len(left), 0, 0, Written()
+    total, steps, wrong, written = len(left), 0, 0, Written(domain)
     while left:
         drafts = drafter.propose(session.scout(), written, 7)
         right = next((place for place, draft in enumerate(drafts) if [draft] != left[place : place + 1]), len(drafts))
         wrong += len(drafts) - right
         now, left = left[: right + 1], left[right + 1 :]
         assert all(map(session.accept, now))
-        written.observe(map(domain.token_bytes, now))
+        written.observe(now)
         steps += 1
     assert total / steps > 1.5
     assert wrong < total / 4
