@@ -11,6 +11,7 @@ import numpy as np
 from infernix_plugin.framing.events import ReadOutput
 from infernix_plugin.framing.phases import CONTENT, Framing
 from infernix_plugin.framing.reader import OutputForm, OutputReader
+from infernix_plugin.framing.tools.call_reader import declared_functions
 from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
 from infernix_plugin.framing.tools.grammar import calls_of
 from infernix_plugin.grammar.options import GrammarOptions
@@ -87,8 +88,10 @@ def walk(session: Session, rng: random.Random, most: int = 400) -> list[int] | N
 
 
 def form_of(contract: ToolContract, *, enforced: bool, framing: Framing = CONTENT, free: bool = True) -> OutputForm:
+    if not enforced:
+        return OutputForm(framing, declared_functions(contract))
     calls = {call.name: call for call in calls_of(contract, OPTIONS)}
-    return OutputForm(framing, calls, enforced=enforced, content_is_free=free)
+    return OutputForm(framing, calls, enforced=True, content_is_free=free)
 
 
 def read(form: OutputForm, ids: list[int], rng: random.Random | None = None) -> ReadOutput:

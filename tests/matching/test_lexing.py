@@ -287,3 +287,20 @@ def test_what_only_one_token_leads_to_is_looked_at_apart():
         }
     )
     assert ambiguity(entered_twice, DOMAIN) is not None
+
+
+def test_what_only_one_text_of_its_own_leads_to_is_looked_at_apart():
+    heading, other = Lexeme(Literal("<a b>")), Lexeme(Literal("<a c>"))
+    line, word = Lexeme(Literal("<x> </x>")), Lexeme(repeat(chars("ab"), 1))
+    number = Lexeme(repeat(chars("1"), 1))
+    rules = {
+        "root": alt(Ref("first"), Ref("second")),
+        "first": seq(heading, Ref("value"), number),
+        "second": seq(other, Lexeme(Literal("{")), line),
+        "value": seq(Lexeme(Literal("{")), word, Lexeme(Literal("}"))),
+    }
+    assert ambiguity(Grammar(rules), DOMAIN) is None
+    twice = {**rules, "root": alt(Ref("first"), Ref("second"), seq(heading, Lexeme(Literal("{")), line))}
+    assert ambiguity(Grammar(twice), DOMAIN) is not None
+    begun = {**rules, "second": seq(Lexeme(Literal("<a b> ")), *rules["second"].items[1:])}
+    assert ambiguity(Grammar(begun), DOMAIN) is not None

@@ -24,6 +24,7 @@ from infernix_plugin.framing.events import (
 )
 from infernix_plugin.framing.phases import CONTENT, THINK_CLOSE, THINK_OPEN, prompt_framing
 from infernix_plugin.framing.reader import OutputForm, OutputReader
+from infernix_plugin.framing.tools.call_reader import declared_functions
 from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.framing.tools.grammar import Call, calls_of
 from infernix_plugin.grammar.constraint import OutputConstraint
@@ -121,7 +122,7 @@ class OutputParser(Parser):  # type: ignore[misc]
             case FramedOutput() | OutputConstraint():
                 return OutputForm(framing, enforced=True, content_is_free=False)
         tools = contract_of(request, basic=False)
-        return OutputForm(framing, _functions(tools) if tools else {})
+        return OutputForm(framing, declared_functions(tools) if tools else {})
 
 
 def _functions(contract: ToolContract) -> dict[str, Call]:

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from infernix_plugin.framing.tools.encoding import UNTYPED, Encoding, Written
+from infernix_plugin.framing.tools.contract import ToolContract
+from infernix_plugin.framing.tools.encoding import UNTYPED, Encoding, Written, declared_encodings
 from infernix_plugin.framing.tools.markup import (
     FUNCTION_END,
     FUNCTION_OPEN,
@@ -34,6 +36,18 @@ class CallEncodings(Protocol):
     @property
     def encodings(self) -> Mapping[str, Encoding]:
         """How each declared argument is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFunction:
+    """A function whose calls nothing constrains."""
+
+    encodings: Mapping[str, Encoding]
+
+
+def declared_functions(contract: ToolContract) -> dict[str, DeclaredFunction]:
+    """The functions that may be called, by name, for the reading of free calls."""
+    return {tool.name: DeclaredFunction(declared_encodings(tool.parameters)) for _, tool in contract.offered}
 
 
 class NotACall(Exception):  # an answer, not a fault

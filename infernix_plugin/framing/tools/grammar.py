@@ -121,7 +121,9 @@ def _sequence(calls: tuple[Call, ...], tokens: CallTokens, rules: dict[str, Node
     bodies = []
     for index, call in enumerate(calls):
         rules.update(_renamed(call.body, f"tool{index}"))
-        bodies.append(seq(function_heading(call.name), Ref(f"tool{index}_{call.body.root}")))
+        # A rule that begins with a text of its own: no other function's lines are confused with what follows.
+        rules[f"tool{index}"] = seq(function_heading(call.name), Ref(f"tool{index}_{call.body.root}"))
+        bodies.append(Ref(f"tool{index}"))
     closing: Node = Literal(CALL_CLOSE) if tokens.closing is None else TokenSet((tokens.closing,))
     opening = TokenSet((tokens.opening,))
     rules["call"] = seq(opening, alt(*bodies), closing)

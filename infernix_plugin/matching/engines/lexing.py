@@ -7,7 +7,7 @@ may follow the match. JSON terminals have a reason for that, which this module c
 - no string, cut at its closing quote, is the beginning of a longer string; a punctuation mark is one character;
 - a word (name, number, literal) is never followed by a word, a run of blanks never by blanks.
 
-What stands behind a single token, and nowhere else, is looked at apart: tool calls, for example.
+What stands behind a single token or a text of its own, and nowhere else, is looked at apart: tool calls, for example.
 
 Every other terminal must keep the promise of :class:`~infernix_plugin.grammar.ir.Lexeme` and be the only one where it
 is allowed, or one of several of which it is proven that no text of one is a text of another or its beginning. A
@@ -16,6 +16,7 @@ grammar for which this cannot be shown is not run by llguidance.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import lru_cache, reduce
@@ -23,7 +24,7 @@ from itertools import combinations, pairwise
 from operator import and_, or_
 from typing import NamedTuple
 
-from infernix_plugin.grammar.analysis import SharedFold, components, nullable, references
+from infernix_plugin.grammar.analysis import SharedFold, components, leaves, nullable, references
 from infernix_plugin.grammar.emit_lark import literal_pieces, terminal
 from infernix_plugin.grammar.ir import (
     ANY_CHAR,
@@ -327,13 +328,14 @@ class _Joints:
 
 
 def _zones(rules: Mapping[str, Node]) -> dict[str, int]:
-    """Rules that only one rule leads to, which begins with a token: once in them, the output is nowhere else.
+    """Rules that only one rule leads to, which begins with a mark: once in them, the output is nowhere else.
 
-    Two terminals of different zones are therefore never allowed together, even if they are equal.
+    A mark is a token, or a text that stands nowhere else and is no JSON token; for those it is proven wherever one is
+    allowed that nothing else matches its text. Two terminals of different zones are therefore never allowed together,
+    even if they are equal.
     """
-    entries = [name for name, body in rules.items() if _begins_with_token(body)]
     zones: dict[str, int] = {}
-    for number, entry in enumerate(entries, 1):
+    for number, entry in enumerate(_entries(rules), 1):
         inside, pending = {entry}, [entry]
         while pending:
             found = set(references(rules[pending.pop()])) - inside
@@ -341,13 +343,27 @@ def _zones(rules: Mapping[str, Node]) -> dict[str, int]:
             pending.extend(found)
         outside = [name for name in rules if name not in inside]
         if not any(inside.intersection(references(rules[name])) - {entry} for name in outside):
-            zones.update(dict.fromkeys(inside - zones.keys(), number))
+            zones.update(dict.fromkeys(inside, number))  # a zone inside another comes later
     return zones
 
 
-def _begins_with_token(body: Node) -> bool:
-    first = body.items[0] if isinstance(body, Seq) else body
-    return isinstance(first, TokenSet) and not first.exclude
+def _entries(rules: Mapping[str, Node]) -> list[str]:
+    """The rules that begin with a mark; those that lead to others first."""
+    marked: dict[str, Node] = {}
+    for name, body in rules.items():
+        first = body.items[0] if isinstance(body, Seq) else body
+        if isinstance(first, TokenSet) and not first.exclude:
+            marked[name] = first
+        elif isinstance(first, Lexeme) and isinstance(first.item, Literal):
+            (symbol, *_) = _symbols(first.item)
+            if symbol.kind is _Cut.NEITHER:
+                marked[name] = first
+    if not marked:
+        return []
+    marks = set(marked.values())
+    texts = Counter(leaf for body in rules.values() for leaf in leaves(body) if leaf in marks)
+    tokens = [name for name, first in marked.items() if isinstance(first, TokenSet)]
+    return tokens + [name for name, first in marked.items() if texts[first] == 1]
 
 
 @lru_cache(maxsize=256)
