@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from vllm.v1.outputs import LogprobsTensors, SamplerOutput
-from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 from vllm.v1.sample.rejection_sampler import PLACEHOLDER_TOKEN_ID, RejectionSampler
 
 from infernix_plugin.errors import InfernixError
@@ -16,11 +15,10 @@ from infernix_plugin.logits_processors.row_failure import RowFailure
 from infernix_plugin.spec_decode.hypothetical import HypotheticalPrefixes
 from infernix_plugin.spec_decode.proposal import StepProposal
 from infernix_plugin.spec_decode.rejection import Layout, Targets, Verdict, verify
+from infernix_plugin.spec_decode.truncation import truncate
 
 GREEDY_BELOW = 1e-5
 """A temperature below this is greedy, as in vLLM's ``Sampler``."""
-
-_FORBIDDEN = float("-inf")
 
 
 class ExactRejectionSampler(RejectionSampler):  # type: ignore[misc]
@@ -132,14 +130,8 @@ def _targets(logits: Tensor, layout: Layout, options: HypotheticalPrefixes, meta
 def _truncated(logits: Tensor, request: Tensor, options: HypotheticalPrefixes, metadata: Any) -> Tensor:
     """Apply temperature, min-p, top-k and top-p to rows of random requests, in place."""
     logits.div_(metadata.temperature[request].unsqueeze(1))
-    min_p = options.min_p()
-    if min_p is not None:
-        chances = logits.softmax(1)
-        logits.masked_fill_(chances < chances.amax(1, keepdim=True) * min_p[request].unsqueeze(1), _FORBIDDEN)
-    top_k = None if metadata.top_k is None else metadata.top_k[request]
-    top_p = None if metadata.top_p is None else metadata.top_p[request]
-    truncated: Tensor = apply_top_k_top_p(logits, top_k, top_p)
-    return truncated
+    limits = (options.min_p(), metadata.top_k, metadata.top_p)
+    return truncate(logits, *(None if limit is None else limit[request] for limit in limits))
 
 
 def _uniforms(layout: Layout, metadata: Any) -> Tensor:
