@@ -31,6 +31,7 @@ from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
+from infernix_plugin.matching.cache import Outcome
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
@@ -174,6 +175,9 @@ def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None
     except Exception as error:
         logger.exception("A constraint could not be compiled")
         raise InfernixError("The constraint could not be compiled; see the server log.") from error
+    if prepared.compiled.remarks and prepared.outcome is Outcome.BUILT:
+        remarks = "; ".join(f"{remark.message} (at {remark.location})" for remark in prepared.compiled.remarks)
+        logger.warning("A grammar is enforced, but %s", remarks)
 
 
 def _response(error: InfernixError, field: str) -> VLLMError:

@@ -110,6 +110,15 @@ NEVER = Alt(())
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """Something odd about a constraint that is enforced all the same, most likely a mistake of its author."""
+
+    message: str
+    location: str
+    """``line:column``, both from 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Grammar:
     """Named rules and the name of the entry rule. Every :class:`Ref` names a rule of the mapping.
 
@@ -119,6 +128,8 @@ class Grammar:
     rules: Mapping[str, Node]
     root: str = "root"
     unique: UniqueItems | None = None
+    remarks: tuple[Remark, ...] = ()
+    """What the reader noticed; set on the grammar that a reader returns only."""
 
     @property
     def start(self) -> Node:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 from infernix_plugin.errors import ConstraintError, InvalidGrammar, UnsatisfiableConstraint, excerpt
-from infernix_plugin.grammar.analysis import productive
+from infernix_plugin.grammar.analysis import productive, reachable
 from infernix_plugin.grammar.expression import Expression, choice_of
-from infernix_plugin.grammar.ir import Grammar, Node
+from infernix_plugin.grammar.ir import Grammar, Node, Remark
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.source import Source
 
 FLAG_COUNTS = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+MAX_REMARKS = 20
+"""Most useless rules of one grammar that are named."""
 _HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
 
 
@@ -62,13 +66,24 @@ class RuleReader(ABC):
                 f"the grammar has no rule named '{self.entry}'", hint=f"name the entry rule '{self.entry}'"
             )
         grammar = Grammar(self._rules, self.entry)
-        if self.entry not in productive(grammar):
+        alive = productive(grammar)
+        if self.entry not in alive:
             raise UnsatisfiableConstraint(
                 f"the rule '{self.entry}' derives no finite string",
                 location=self.source.location(self._defined_at[self.entry]),
                 hint="give every recursion an alternative that ends it",
             )
-        return grammar
+        return replace(grammar, remarks=tuple(self._remarks(alive, reachable(grammar))))
+
+    def _remarks(self, alive: set[str], needed: set[str]) -> Iterator[Remark]:
+        """The rules that add nothing to the language, in the order of the text; the number of remarks is bounded."""
+        useless = [name for name in self._defined_at if name not in alive or name not in needed]
+        for name in useless[:MAX_REMARKS]:
+            why = "derives no finite string" if name not in alive else f"cannot be reached from '{self.entry}'"
+            yield Remark(f"the rule {excerpt(name)} {why}", self.source.location(self._defined_at[name]))
+        if len(useless) > MAX_REMARKS:
+            first = self.source.location(self._defined_at[useless[MAX_REMARKS]])
+            yield Remark(f"{len(useless) - MAX_REMARKS} more rules add nothing to the language", first)
 
     @abstractmethod
     def _read_statement(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from infernix_plugin.errors import UnsatisfiableConstraint
+from infernix_plugin.grammar.ir import Remark
 from infernix_plugin.matching.domain import Bitset, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
 from infernix_plugin.matching.session import Session
@@ -18,9 +19,10 @@ class CompiledGrammar:
         first_row: the mask before the first token, int32 ``[mask_words]``, read-only; never empty.
         memory_bytes: approximate size, as counted against the cache budget.
         engine: the package that runs it, ``llguidance`` or ``xgrammar``.
+        remarks: rules that add nothing to the language, and where.
     """
 
-    def __init__(self, domain: TokenDomain, grammar: EngineGrammar) -> None:
+    def __init__(self, domain: TokenDomain, grammar: EngineGrammar, remarks: tuple[Remark, ...] = ()) -> None:
         """Check that an output can begin.
 
         Raises:
@@ -28,6 +30,7 @@ class CompiledGrammar:
             ConstraintTooLarge: the engine gave up on the first mask.
         """
         self.domain = domain
+        self.remarks = remarks
         self.engine: str = grammar.engine
         self._grammar = grammar
         matcher = grammar.matcher()

@@ -130,18 +130,20 @@ class ConstraintCompiler:
     def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
         # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
         with budget.limit(self._seconds):
-            content = self._content(constraint)
+            built = build(constraint, self._options)
+            content = self._restricted(built, constraint)
             budget.checkpoint()
             framed = framing.apply(as_terminal(content))
             budget.checkpoint()
-            return self._compile(framed)
+            grammar = self._companions.beside(self._engines.compile(framed), framed.unique)
+            return CompiledGrammar(self.domain, grammar, built.remarks)
 
     def _build_tools(
         self, contract: ToolContract, content: OutputConstraint | None, framing: Framing
     ) -> CompiledGrammar:
         with budget.limit(self._seconds):
             calls = calls_of(contract, self._options)
-            answer = None if content is None else self._content(content)
+            answer = None if content is None else self._restricted(build(content, self._options), content)
             tokens = self._call_tokens()
             budget.checkpoint()
             framed = framing.apply(output_grammar(contract, calls, tokens, answer))
@@ -152,10 +154,8 @@ class ConstraintCompiler:
                 grammar = DistinctNamesGrammar(grammar, names, self._written)
             return CompiledGrammar(self.domain, grammar)
 
-    def _content(self, constraint: OutputConstraint) -> Grammar:
-        return restrict_terminals(
-            build(constraint, self._options), self.domain, lambda token: self._place_of(token, constraint)
-        )
+    def _restricted(self, built: Grammar, constraint: OutputConstraint) -> Grammar:
+        return restrict_terminals(built, self.domain, lambda token: self._place_of(token, constraint))
 
     def _call_tokens(self) -> CallTokens:
         opening = self.domain.control_id(CALL_OPEN)
@@ -177,7 +177,3 @@ class ConstraintCompiler:
             return None
         named = gbnf.token_terminals(constraint.source, self._options)
         return next((place for found, place in named if found == token), None)
-
-    def _compile(self, grammar: Grammar) -> CompiledGrammar:
-        engine = self._engines.compile(grammar)
-        return CompiledGrammar(self.domain, self._companions.beside(engine, grammar.unique))

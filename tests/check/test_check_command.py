@@ -387,3 +387,16 @@ def test_the_refused_character_is_named(write, instance, text):
 def test_what_is_left_out_of_the_allowed_characters_is_not_shown_as_one(write):
     shown = invoke(write("a.gbnf", "root ::= [^a]"), "--instance", write("x", "a")).output
     assert " ...; such as " in shown
+
+
+def test_rules_that_add_nothing_are_warnings(write):
+    text = 'root ::= "(" root ")" | a | loop\nloop ::= "b" loop\nunused ::= a\na ::= "x"\n'
+    path = write("g.gbnf", text)
+    assert report(path)["warnings"] == [
+        {"message": "the rule 'loop' derives no finite string", "location": "2:1"},
+        {"message": "the rule 'unused' cannot be reached from 'root'", "location": "3:1"},
+    ]
+    shown = invoke(path).stdout
+    assert "warning      the rule 'loop' derives no finite string (at 2:1)" in shown
+    assert report(write("fine.gbnf", 'root ::= "x"'))["warnings"] == []
+    assert report(write("bad.gbnf", "root ::= root"))["warnings"] is None

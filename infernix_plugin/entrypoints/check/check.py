@@ -64,6 +64,7 @@ def check(options: CheckOptions) -> Report:
         memory_bytes=compiled.memory_bytes,
         first_tokens=len(legal_tokens(compiled.first_row, domain)),
         may_be_empty=compiled.session().complete,
+        warnings=compiled.remarks,
         grammar=compiled.grammar_text() if options.show_grammar else None,
         instance=None if instance is None else _instance(compiled, vocabulary, constraint, instance),
     )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from infernix_plugin.entrypoints.check.instance import Refusal
 from infernix_plugin.entrypoints.check.keyword import keyword_of
 from infernix_plugin.errors import ConstraintError
+from infernix_plugin.grammar.ir import Remark
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Report:
     first_tokens: int | None = None
     """How many tokens may come first, stop tokens not counted."""
     may_be_empty: bool | None = None
+    warnings: tuple[Remark, ...] | None = None
+    """Rules of a grammar that add nothing to its language."""
     grammar: str | None = None
     """Only with ``--show-grammar``."""
     instance: InstanceReport | None = None

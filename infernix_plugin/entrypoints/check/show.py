@@ -27,6 +27,8 @@ def show(report: Report, console: Console) -> None:
     line.fact("size", f"{report.memory_bytes:,} bytes")
     empty = ", or the end: the empty output is allowed" if report.may_be_empty else ""
     line.fact("legal first", f"{report.first_tokens:,} tokens{empty}")
+    for remark in report.warnings or ():
+        line.fact("warning", f"{remark.message} (at {remark.location})")
     if report.grammar is not None:
         line.fact("grammar", "")
         console.print(Text(report.grammar))
