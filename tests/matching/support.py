@@ -77,7 +77,10 @@ class RememberingEngine:
 class _Rich(Account):
     """Affords everything."""
 
-    def affords_matcher(self) -> bool:
+    def enter_matcher(self) -> bool:
+        return True
+
+    def used_again(self) -> bool:
         return True
 
     def affords_miss(self, work: int) -> bool:

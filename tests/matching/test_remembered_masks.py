@@ -16,9 +16,10 @@ from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.ir import Grammar, Lexeme, Literal, Node, Ref, alt, charset, optional, repeat, seq
 from infernix_plugin.matching import CompiledGrammar, ConstraintCompiler, MaskState, Session
-from infernix_plugin.matching.memo.account import ALLOWANCE, UNFOLLOWED, Account
+from infernix_plugin.matching.memo.account import ALLOWANCE, Account
+from infernix_plugin.matching.memo.machine import LOST
 from infernix_plugin.matching.memo.masks import KnownMask
-from infernix_plugin.matching.memo.matcher import RememberedGrammar
+from infernix_plugin.matching.memo.matcher import RememberedGrammar, _Matcher
 from tests.matching.support import DOMAIN, PIECES, RememberingEngine, compiled, mask, new_row, random_walk
 from tests.oracles import ir_strategies
 
@@ -227,12 +228,24 @@ def test_memory_is_bounded_for_positions_without_end() -> None:
     assert 25_000 < most < 52_000
 
 
+def followed(session: Session) -> bool:
+    """Whether the session finds masks by its place, after its first token."""
+    assert session.accept(PIECES.index(b"["))
+    matcher = session._matcher
+    assert type(matcher).__module__ == _Matcher.__module__
+    return matcher._place.state is not LOST
+
+
 def test_a_grammar_that_is_used_once_is_not_followed() -> None:
-    account = Account()
-    assert [account.affords_matcher() for _ in range(UNFOLLOWED + 1)] == [False] * UNFOLLOWED + [True]
-    made = ConstraintCompiler(DOMAIN).compile(OutputConstraint.json_schema("{}"))
-    kinds = [type(made.session()._matcher).__module__ for _ in range(3)]
-    assert kinds[0] != kinds[1] == kinds[2] == "infernix_plugin.matching.memo.matcher"
+    made = ConstraintCompiler(DOMAIN).compile(OutputConstraint.json_schema('{"type": "array"}'))
+    assert not followed(made.session())
+    assert followed(made.session())
+
+
+def test_requests_that_come_together_are_all_followed() -> None:
+    made = ConstraintCompiler(DOMAIN).compile(OutputConstraint.json_schema('{"type": "array"}'))
+    sessions = [made.session() for _ in range(3)]
+    assert all(map(followed, sessions))
 
 
 def test_what_is_never_seen_again_costs_its_allowance_and_what_is_earns_it_back() -> None:
@@ -244,8 +257,7 @@ def test_what_is_never_seen_again_costs_its_allowance_and_what_is_earns_it_back(
     assert work < ALLOWANCE
     assert misses > 20
     assert not account.affords_miss(work)
-    started = [account.affords_matcher() for _ in range(UNFOLLOWED + 1)]
-    assert started[-1]
+    assert any(account.enter_matcher() for _ in range(3))
     for _ in range(200):
         account.hit()
     for _ in range(50):
@@ -253,21 +265,28 @@ def test_what_is_never_seen_again_costs_its_allowance_and_what_is_earns_it_back(
         assert account.affords_miss(work)
 
 
-def test_a_session_goes_on_when_following_is_given_up() -> None:
+def test_a_grammar_in_debt_is_left_to_the_engine() -> None:
+    account = Account()
+    account.credit = -10 * ALLOWANCE
+    assert not account.enter_matcher()
+
+
+@pytest.mark.parametrize("credit", [0, 15, 30])
+def test_a_session_goes_on_when_following_is_given_up(credit: int) -> None:
     program, _ = remembered(LISTS)
     plain = compiled("llguidance", LISTS)
     made = program._grammar
     assert isinstance(made, RememberedGrammar)
-    for credit in (0, 30, 60):
-        made.account = Account()
-        for _ in range(UNFOLLOWED):
-            made.account.affords_matcher()
-        made.account.credit = credit
-        left, right = program.session(), plain.session()
-        for token in random_walk(plain, random.Random(3), 12):
-            agree(left, right)
-            assert left.accept(token) == right.accept(token)
-            agree(left, right)
+    made.account = Account()
+    made.account.enter_matcher()
+    made.account.enter_matcher()
+    left, right = program.session(), plain.session()
+    made.account.credit = credit
+    for token in random_walk(plain, random.Random(3), 12):
+        agree(left, right)
+        assert left.accept(token) == right.accept(token)
+        agree(left, right)
+    assert made.account.credit < 0
 
 
 @given(st.lists(st.integers(0, 4095), max_size=200), st.integers(1, 128))

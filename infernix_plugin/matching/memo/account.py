@@ -6,8 +6,8 @@ not followed, and any other may cost no more than it has saved, but for an allow
 
 from __future__ import annotations
 
-UNFOLLOWED = 2
-"""The first matchers of a grammar are never followed: one finds the first mask, the next one is of the first use."""
+FEW = 2
+"""So many matchers of a grammar are never followed: one finds the first mask, another is of the only use so far."""
 ALLOWANCE = 1000
 """What a grammar may cost before it has saved anything."""
 MOST = 1 << 14
@@ -30,14 +30,16 @@ class Account:
         self._charged = 0
         self._matchers = 0
 
-    def affords_matcher(self) -> bool:
-        """Whether a new matcher is to follow its text."""
+    def enter_matcher(self) -> bool:
+        """Enter a new matcher; whether it may follow its text, if there are more than a few when that begins."""
         self._matchers += 1
-        if self._matchers <= UNFOLLOWED:
-            return False
         if self.credit < ALLOWANCE:
             self.credit += PER_MATCHER
         return self.credit >= 0
+
+    def used_again(self) -> bool:
+        """Whether there were more than a few matchers."""
+        return self._matchers > FEW
 
     def affords_miss(self, work: int) -> bool:
         """Enter a mask that was not known, and ``work``, all that finding places has cost so far; whether to go on."""

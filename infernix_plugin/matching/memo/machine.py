@@ -76,10 +76,11 @@ class State:
         open: whether it may go on.
         names_tokens: whether a token may come next by its id.
         mask: the tokens that may come next, once they are known; without those that end the text.
+        forced: text with which everything here begins, once it is known.
         steps: the states after the tokens that were read here, unless it is this one.
     """
 
-    __slots__ = ("_machine", "_moves", "accepting", "items", "mask", "names_tokens", "open", "steps")
+    __slots__ = ("_machine", "_moves", "accepting", "forced", "items", "mask", "names_tokens", "open", "steps")
 
     def __init__(self, machine: Machine, items: frozenset[Item], accepting: bool) -> None:
         self._machine = machine
@@ -90,6 +91,7 @@ class State:
         self.open = bool(items)
         self.names_tokens = any(isinstance(atom, TokenAtom) for atom, _ in items)
         self.mask: KnownMask | None = None
+        self.forced: bytes | None = None
 
     def after(self, byte: int) -> State | None:
         """The state after one more byte; ``None`` if there surely is none, :data:`LOST` if it is too much to follow."""
@@ -124,6 +126,7 @@ class State:
         self._moves.clear()
         self.steps.clear()
         self.mask = None
+        self.forced = None
 
 
 def _inside(items: Collection[Item], piece: bytes) -> tuple[Collection[Item], bytes]:
@@ -423,3 +426,5 @@ class _Lost(State):
 
 
 LOST = _Lost(Machine(EPSILON, {}, Terminals(Memory(0))), frozenset(), False)
+UNDECIDED = State(Machine(EPSILON, {}, Terminals(Memory(0))), frozenset(), False)
+"""Stands for the first state until that is looked up."""

@@ -8,7 +8,7 @@ from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.matching.domain import Bitset, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
 from infernix_plugin.matching.memo.account import Account
-from infernix_plugin.matching.memo.machine import LOST, Machine, State, Terminals
+from infernix_plugin.matching.memo.machine import LOST, UNDECIDED, Machine, State, Terminals
 
 
 class RememberedGrammar:
@@ -46,9 +46,9 @@ class RememberedGrammar:
 
     def matcher(self) -> Matcher:
         """A new matcher at the start of the language."""
-        if not self.account.affords_matcher():
+        if not self.account.enter_matcher():
             return self.inner.matcher()
-        return _Matcher(self, _Place(None, b"", self.machine.start()))
+        return _Matcher(self, _Place(None, b"", UNDECIDED))
 
 
 class _Place:
@@ -75,7 +75,7 @@ class _Matcher:
         self._forked = forked
 
     def fill(self, row: Bitset) -> Bitset:
-        grammar, state = self._grammar, self._place.state
+        grammar, state = self._grammar, self._state()
         mask = state.mask  # another thread may forget it at any time
         if mask is not None:
             grammar.account.hit()
@@ -91,7 +91,12 @@ class _Matcher:
         return allowed
 
     def accept(self, token: int) -> bool:
-        state = self._place.state
+        state = self._state()
+        if state is LOST:
+            if not self._follow().accept(token):
+                return False
+            self._place = self._engine_place = _Place(self._place, token, LOST)
+            return True
         target, mask = state.steps.get(token), state.mask
         by_engine = target is None and mask is None
         if target is None:
@@ -109,7 +114,7 @@ class _Matcher:
 
     def accept_bytes(self, prefix: bytes) -> int:
         legal = self._follow().accept_bytes(prefix)
-        state: State | None = self._place.state
+        state: State | None = self._state()
         for byte in prefix:
             state = state.after(byte) if state is not None and not state.names_tokens else LOST
         self._place = self._engine_place = _Place(self._place, prefix, state or LOST)
@@ -128,11 +133,24 @@ class _Matcher:
             self._engine.rollback(undone)
 
     def forced(self) -> bytes:
-        return self._follow().forced()
+        state = self._state()
+        text = state.forced
+        if text is None:
+            text = self._follow().forced()
+            if state is not LOST:
+                state.forced = text
+        return text
 
     def can_end(self) -> bool:
-        state = self._place.state
+        state = self._state()
         return self._follow().can_end() if state is LOST else state.accepting
+
+    def _state(self) -> State:
+        """Where this is. Whether to follow at all is decided at the first look: others may have come by then."""
+        place = self._place
+        if place.state is UNDECIDED:
+            place.state = self._grammar.machine.start() if self._grammar.account.used_again() else LOST
+        return place.state
 
     def _step_back(self) -> bool:
         """Go back to the place before; whether the engine's matcher had been past it."""
