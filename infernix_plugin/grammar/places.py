@@ -24,7 +24,8 @@ class Place:
     exact: bool = False
     """Nothing but ``supply`` values may stand in a unique array, and all of them at every position."""
     roomy: frozenset[str] = frozenset()
-    """JSON types of items that, once begun, can always become different from any finite number of others."""
+    """JSON types whose items, once begun, can always become different from any finite number of others; also those that
+    have no items here."""
     positions: tuple[int, ...] = ()
     rest: int = UNWATCHED
     members: Mapping[str, int] = field(default_factory=dict)

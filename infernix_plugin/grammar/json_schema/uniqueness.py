@@ -15,6 +15,7 @@ from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.json_schema.json_value import ROOT, Json
 from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.json_schema.shape import (
+    KINDS,
     Arrays,
     Branch,
     Finite,
@@ -139,7 +140,7 @@ class _Survey:
             unique=True,
             supply=min(supply(self._reducer, goal, min(enough, ENDLESS)) for goal in goals) if exact is None else exact,
             exact=exact is not None,
-            roomy=frozenset({branch.kind for branch in items} - cramped),
+            roomy=frozenset(KINDS) - cramped,
         )
 
     def _cases(self, branch: Objects) -> Iterator[Objects]:

@@ -34,6 +34,7 @@ _NUMBER = b"0123456789+-.eE"
 _BEGUN_NUMBER = re.compile(rb"(-?(?:(?:0|[1-9]\d*)(?:\.\d*)?(?:(?<=\d)[eE][+-]?\d*)?)?)?")
 _STRING_EVENT = re.compile(rb'["\\\x00-\x1f]')
 _NOWHERE = Place()
+_KINDS = ("object", "array", "string", "number", "boolean", "null")
 
 
 class Expects(IntEnum):
@@ -53,6 +54,16 @@ class Expects(IntEnum):
     """The text has not begun; what has to come before it is not complete."""
     NOTHING = 11
     """Something that is no JSON text, such as calls of tools, is written in place of it."""
+
+
+class Crossing(IntEnum):
+    """What a token holds behind the comma that follows the end of an item, at least."""
+
+    ANY = 0
+    BEGINNING = 1
+    """The beginning of the next item or member."""
+    COMPLETING = 2
+    """A whole value."""
 
 
 _UNDER_WAY = frozenset([Expects.IN_STRING, Expects.IN_KEY, Expects.IN_NUMBER, Expects.IN_WORD])
@@ -83,9 +94,11 @@ class Frame(NamedTuple):
     rivals: tuple[Any, ...] = ()
     """The arrays, or the objects, that it may still become."""
     opened: tuple[Any, ...] = ()
-    """The rivals before the first part."""
+    """The rivals before the first part, those left out that have not the same names."""
     tight: bool = False
     """One item more, here or further out, may be the last one that an array of unique items can have."""
+    carefree: bool = True
+    """Whatever is begun in it, or around it, can always become different from its rivals."""
 
     @property
     def keeps(self) -> bool:
@@ -156,9 +169,12 @@ class Position(NamedTuple):
         return self.frame.reach if self.frame else FAR
 
     @property
-    def tight(self) -> bool:
-        """One item more may be the last one that an array of unique items around can have."""
-        return self.frame is not None and self.frame.tight
+    def crossing(self) -> Crossing:
+        """Which tokens that end an item and go on behind a comma have to be looked at."""
+        frame = self.frame
+        if frame is not None and frame.tight:
+            return Crossing.ANY
+        return Crossing.COMPLETING if frame is None or frame.carefree else Crossing.BEGINNING
 
 
 class Text:
@@ -264,14 +280,13 @@ class Text:
             return self._opened(frame, byte == b"["[0])
         first = bytes([byte])
         if byte == b'"'[0]:
-            expects = Expects.IN_STRING
+            begun = _scalar(Expects.IN_STRING, frame, "string")
         elif byte in b"-0123456789":
-            expects = Expects.IN_NUMBER
+            begun = _scalar(Expects.IN_NUMBER, frame, "number")
         elif byte in b"tfn":
-            return _in_word(_scalar(Expects.IN_WORD, frame), byte)
+            return _in_word(_scalar(Expects.IN_WORD, frame, "null" if byte == b"n"[0] else "boolean"), byte)
         else:
             return None
-        begun = _scalar(expects, frame)
         return _longer(begun, first) if frame and frame.keeps else begun
 
     def _opened(self, parent: Frame | None, is_array: bool) -> Position:
@@ -281,17 +296,20 @@ class Text:
             wanted = tuple if is_array else frozenset
             rivals = tuple(rival for rival in _rivals(parent) if type(rival) is wanted)
         unique = place.unique and is_array
+        eased = _eased(parent, "array" if is_array else "object")
+        open_to_all = not unique or place.roomy.issuperset(_KINDS)
         frame = Frame(
             parent,
             is_array,
             place,
             unique,
             captured=parent is not None and parent.keeps,
-            eased=_eased(parent, "array" if is_array else "object"),
-            reach=0 if unique else min(parent.reach + 1, FAR) if parent else FAR,
+            eased=eased,
+            reach=0 if unique or (rivals and not is_array) else _reach(parent),
             rivals=rivals,
             opened=rivals,
             tight=(parent is not None and parent.tight) or (unique and place.supply <= 1),
+            carefree=(parent is None or parent.carefree) and open_to_all and (eased or not rivals),
         )
         return Position(Expects.VALUE_OR_END if is_array else Expects.KEY_OR_END, frame)
 
@@ -320,11 +338,10 @@ def _key(frame: Frame) -> Position:
     return Position(Expects.IN_KEY, frame, b'"', rivals=tuple(names), eased=frame.eased)
 
 
-def _scalar(expects: Expects, frame: Frame | None) -> Position:
+def _scalar(expects: Expects, frame: Frame | None, kind: str) -> Position:
     """The position before the first byte of a scalar."""
     if frame is None or not (frame.rivals or frame.taken):
         return Position(expects, frame)
-    kind = {Expects.IN_STRING: "string", Expects.IN_NUMBER: "number"}.get(expects, "boolean")
     return Position(expects, frame, b"", rivals=tuple(_rivals(frame)), eased=_eased(frame, kind))
 
 
@@ -381,13 +398,19 @@ def _named(frame: Frame, name: bytes) -> Frame:
     """The object when the name of its next member is written."""
     if not name:
         return frame
-    rivals = frame.rivals
-    if frame.opened:
+    rivals, opened, reach = frame.rivals, frame.opened, frame.reach
+    if opened:
+        opened = tuple(rival for rival in opened if member_of(rival, name) is not None)
+        reach = 0 if opened else _reach(frame.parent)
         if any(known == name for known, _ in frame.parts):  # the value that is to come replaces the one before
             rest = [part for part in frame.parts if part[0] != name]
-            rivals = tuple(rival for rival in frame.opened if rival.issuperset(rest))
+            rivals = tuple(rival for rival in opened if rival.issuperset(rest))
         rivals = tuple(rival for rival in rivals if member_of(rival, name) is not None)
-    return frame._replace(name=name, rivals=rivals)
+    return frame._replace(name=name, rivals=rivals, opened=opened, reach=reach)
+
+
+def _reach(parent: Frame | None) -> int:
+    return min(parent.reach + 1, FAR) if parent else FAR
 
 
 def _complete(frame: Frame | None, identity: Identity) -> Position | None:
@@ -416,8 +439,6 @@ def _complete(frame: Frame | None, identity: Identity) -> Position | None:
         member = (frame.name, identity)
         changes["parts"] = (*(part for part in frame.parts if part[0] != frame.name), member)
         changes["rivals"] = tuple(rival for rival in frame.rivals if member in rival)
-        if frame.opened:
-            changes["reach"] = 0  # one more member of that name may bring them back
     return Position(Expects.AFTER_VALUE, frame._replace(**changes))
 
 

@@ -95,15 +95,14 @@ class UniqueMatcher:
         position = self._position
         if position is None:
             return found
-        crossing = self._grammar.vocabulary.crossing(position.reach, begins=not position.tight)
-        crossing = crossing[allowed(found, crossing)]
-        if position.calm and not crossing.size:
+        crossing = self._grammar.vocabulary.crossing(position.reach, position.crossing).within(found)
+        if not crossing and position.calm:
             return found
         if found is not row:
             np.copyto(row, found)
         if not position.calm:
             self._walk(row, self._grammar.vocabulary.root, position)
-        for token in crossing.tolist():
+        for token in crossing:
             after = self._after(position, token)
             if after is None or (after.doubtful and not self._leads_on(after, token)):
                 clear(row, np.array([token]))

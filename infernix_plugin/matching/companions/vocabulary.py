@@ -11,17 +11,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from infernix_plugin.matching.companions.position import SPACE
+from infernix_plugin.matching.companions.position import SPACE, Crossing
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 
 Ids = NDArray[np.int64]
 
+_FEW = 8  # one by one is faster
 _DEEP = 3
 """Tokens that close so many containers, or more, are kept together."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
+_WHOLE_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _REST_OF_STRING = re.compile(rb'(?:[^"\\]|\\.)*"', re.DOTALL)
-_STRUCTURE = re.compile(rb'[][{},:0-9+.eEtrufalsn"-]*')
-_IMPOSSIBLE = re.compile(rb"[,:\[{][,:]|[,:][\]}]|[\[{][\]}][\[{\"]|\"\"")
+# In a skeleton a string that ends or that begins is ", a whole one is $, and there is no whitespace.
+_STRUCTURE = re.compile(rb'[][{},:0-9+.eEtrufalsn"$-]*')
+_IMPOSSIBLE = re.compile(rb'[,:\[{][,:]|[,:][\]}]|[\[{][\]}][\[{"$]|["$]["$]')
+_OPENING = re.compile(rb"\[[^\]].*,")
+_VALUE = re.compile(rb"[$\]}0-9]|true|false|null")  # a number may have ended
 
 
 class Node(NamedTuple):
@@ -55,28 +60,28 @@ class Vocabulary:
         self._spaced: dict[Node, Spaced] = {}
         self.root = Node(0, len(texts), 0)
         self.mask_words = domain.mask_words
-        crossings = [
-            (token, crossing)
+        readings = [
+            (token, reading)
             for token, piece in zip(texts, self._pieces, strict=True)
             if b"," in piece
-            for crossing in _crossings(piece)
+            for reading in _readings(piece)
         ]
-        self._crossing = [_tokens(crossings, closes, begins=False) for closes in range(_DEEP + 1)]
-        self._beginning = [_tokens(crossings, closes, begins=True) for closes in range(_DEEP + 1)]
+        self._crossing = {
+            (reach, least): Tokens.of(readings, reach, least) for reach in range(_DEEP + 1) for least in Crossing
+        }
         single = {piece[0]: token for token, piece in zip(texts, self._pieces, strict=True) if len(piece) == 1}
         self._single_bytes = np.array(list(single), dtype=np.uint8)
         self._single_ids: Ids = np.array(list(single.values()), dtype=np.int64)
         self._rare = [node for byte, node in self.children(self.root).items() if byte not in single]
 
-    def crossing(self, reach: int, *, begins: bool) -> Ids:
-        """The tokens that may hold a comma after the end of an item, and with ``begins`` what follows it.
+    def crossing(self, reach: int, least: Crossing) -> Tokens:
+        """The tokens that may hold a comma after the end of an item.
 
         Args:
-            reach: how many containers have to be closed before such a comma; otherwise the array has to begin inside
-                the token.
-            begins: leave those out that end with the comma.
+            reach: how many containers have to be closed before such a comma, unless the array begins inside the token.
+            least: what they hold behind it.
         """
-        return (self._beginning if begins else self._crossing)[min(reach, _DEEP)]
+        return self._crossing[min(reach, _DEEP), least]
 
     def ids(self, node: Node) -> Ids:
         """All tokens of a node."""
@@ -145,33 +150,62 @@ def clear(row: Bitset, ids: Ids) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Crossing:
+class _Reading:
+    """One way to read a token that holds a comma between two parts of a JSON text."""
+
     closes: int
-    """How many containers the token may close."""
+    """How many containers it closes, at most."""
     opens: bool
-    """It may open an array."""
-    begins: bool
-    """Something follows a comma."""
+    """A comma follows an item of an array that it opens."""
+    crossing: Crossing
 
 
-def _crossings(piece: bytes) -> Iterator[_Crossing]:
+class Tokens:
+    """A set of tokens that is looked up often."""
+
+    def __init__(self, ids: list[int]) -> None:
+        """Keep the ids ready to be looked up."""
+        self._ids: Ids = np.array(ids, dtype=np.int64)
+        self._words = self._ids >> 5
+        self._shifts = (self._ids & 31).astype(np.int32)
+        self._few = ids if len(ids) <= _FEW else None
+
+    @classmethod
+    def of(cls, readings: list[tuple[int, _Reading]], reach: int, least: Crossing) -> Tokens:
+        """Those with a reading that goes so far and holds so much."""
+        found = {
+            token
+            for token, reading in readings
+            if reading.opens or (reading.closes >= reach and reading.crossing >= least)
+        }
+        return cls(sorted(found))
+
+    def within(self, row: Bitset) -> list[int]:
+        """Which of them are in ``row``."""
+        if self._few is not None:
+            return [token for token in self._few if row.item(token >> 5) >> (token & 31) & 1]
+        bits = (row[self._words] >> self._shifts) & 1
+        return self._ids[bits.nonzero()].tolist() if bits.any() else []
+
+
+def _readings(piece: bytes) -> Iterator[_Reading]:
     """The ways in which a token may hold a comma between two parts of a JSON text."""
-    readings = [(b"", piece)]
+    beginnings = [(b"", piece)]
     for skipped in (b"", b"\\"):  # inside a string, and inside an escape sequence there
         rest = _REST_OF_STRING.match(skipped + piece)
         if rest:
-            readings.append((b'"', (skipped + piece)[rest.end() :]))
-    for ended, rest_of_piece in readings:
-        skeleton = ended + _STRING.sub(b'"', rest_of_piece).translate(None, SPACE)
+            beginnings.append((b'"', (skipped + piece)[rest.end() :]))
+    for ended, rest_of_piece in beginnings:
+        skeleton = ended + _STRING.sub(_marked, rest_of_piece).translate(None, SPACE)
         if b"," in skeleton and _STRUCTURE.fullmatch(skeleton) and not _IMPOSSIBLE.search(skeleton):
             closes = sum(skeleton.count(bracket) for bracket in (b"]", b"}"))
-            yield _Crossing(closes, b"[" in skeleton, begins=not skeleton.endswith(b",") or skeleton.count(b",") > 1)
+            behind = skeleton.partition(b",")[2]
+            crossing = Crossing.BEGINNING if behind else Crossing.ANY
+            yield _Reading(
+                closes, bool(_OPENING.search(skeleton)), Crossing.COMPLETING if _VALUE.search(behind) else crossing
+            )
 
 
-def _tokens(crossings: list[tuple[int, _Crossing]], closes: int, *, begins: bool) -> Ids:
-    found = {
-        token
-        for token, crossing in crossings
-        if (crossing.closes >= closes or crossing.opens) and (crossing.begins or not begins)
-    }
-    return np.array(sorted(found), dtype=np.int64)
+def _marked(string: re.Match[bytes]) -> bytes:
+    """A string in a skeleton: whole, or begun."""
+    return b"$" if _WHOLE_STRING.fullmatch(string[0]) else b'"'
