@@ -29,9 +29,11 @@ _RECENT_TOKENS = 4
 class Written:
     """What the drafts of one request depend on: how its output ends, and its whitespace."""
 
-    def __init__(self, domain: TokenDomain) -> None:
+    def __init__(self, domain: TokenDomain, before: bytes = b"") -> None:
+        """Begin, or go on behind ``before``, which was written without tokens of this output."""
         self._domain = domain
         self._begin()
+        self.style.observe(before)
 
     def observe(self, tokens: Iterable[int]) -> None:
         """Read on. A marker begins another text: what was written before it, reasoning perhaps, says nothing."""
@@ -67,7 +69,7 @@ class GrammarDrafter:
             domain: the vocabulary.
             tokenizer: the model's, which knows the merges that the model was trained on.
         """
-        self._domain = domain
+        self.domain = domain
         self._tokenisation = Tokenisation.of(domain, tokenizer)
         present = [(byte, token) for byte in range(256) if (token := domain.byte_token(byte)) is not None]
         self._bytes = np.array([byte for byte, _ in present], dtype=np.uint8)
@@ -97,8 +99,8 @@ class GrammarDrafter:
                         following = self._first_bytes(row)
                         endings = _endings(following)
                         step = _guess(following, style)
-                    elif self._domain.token_class(single) is TokenClass.TEXT:
-                        step = self._domain.token_bytes(single)
+                    elif self.domain.token_class(single) is TokenClass.TEXT:
+                        step = self.domain.token_bytes(single)
                     else:
                         marker, endings = [single], [b""]
                 if not step or scout.accept_bytes(step) < len(step):
@@ -111,14 +113,31 @@ class GrammarDrafter:
         return [*self._tokenisation.settled(written.recent, text, endings), *marker][:most]
 
     def _legal(self, scout: Matcher) -> Bitset:
-        row = np.zeros(self._domain.mask_words, dtype=np.int32)
-        row = scout.fill(row) & self._domain.generable_bits
-        return row | self._domain.stop_bits if scout.can_end() else row
+        row = np.zeros(self.domain.mask_words, dtype=np.int32)
+        row = scout.fill(row) & self.domain.generable_bits
+        return row | self.domain.stop_bits if scout.can_end() else row
 
     def _first_bytes(self, row: Bitset) -> bytes:
         """With which bytes the legal text begins. A byte that is no token of its own is overlooked."""
         legal = row[self._byte_tokens >> 5] >> (self._byte_tokens & 31) & 1
         return bytes(self._bytes[legal != 0])
+
+
+class RequestDrafter:
+    """A drafter with the output of one request."""
+
+    def __init__(self, drafter: GrammarDrafter, before: bytes = b"") -> None:
+        """Begin behind ``before``, content that the prompt ends with."""
+        self._drafter = drafter
+        self._written = Written(drafter.domain, before)
+
+    def observe(self, tokens: Iterable[int]) -> None:
+        """Read on."""
+        self._written.observe(tokens)
+
+    def propose(self, scout: Matcher, most: int) -> list[int]:
+        """See :meth:`GrammarDrafter.propose`."""
+        return self._drafter.propose(scout, self._written, most)
 
 
 def _single(row: Bitset) -> int | None:

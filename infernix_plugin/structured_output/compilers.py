@@ -21,6 +21,11 @@ _lock = threading.Lock()
 _compilers: dict[tuple[Any, ...], RequestCompiler] = {}
 
 
+def written_before(asked: Asked) -> str:
+    """Return the content that the prompt ends with."""
+    return asked.prefix if isinstance(asked, FramedOutput) else ""
+
+
 class RequestCompiler:
     """Compiles what a request asks for, in the output phase that its prompt leaves open.
 
@@ -83,7 +88,7 @@ class RequestCompiler:
         Raises:
             InvalidContinuation: that is not how the constraint can begin.
         """
-        prefix = asked.prefix if isinstance(asked, FramedOutput) else ""
+        prefix = written_before(asked)
         if not prefix or (isinstance(asked, FramedOutput) and not asked.has_calls):
             return prepared.compiled.session(prefix.encode())
         session = prepared.compiled.session()

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
 from infernix_plugin.matching import MaskState, Session
 from infernix_plugin.matching.compiler import Preparation
-from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, Written
+from infernix_plugin.spec_decode.grammar_drafts import RequestDrafter
 from infernix_plugin.structured_output.record import Record, error_record
 
 Rows = npt.NDArray[np.int32]
@@ -31,7 +31,7 @@ class ConstrainedRequest:
         kind: str,
         session: Session | None = None,
         allowed: Rows | None = None,
-        drafter: GrammarDrafter | None = None,
+        drafter: RequestDrafter | None = None,
     ) -> None:
         """Start at the beginning of the language, or where ``session`` is.
 
@@ -41,7 +41,7 @@ class ConstrainedRequest:
             kind: for the record.
             allowed: int32[mask_words], cleared bits are never sampled: stop tokens of the vocabulary at which vLLM does
                 not stop this request, so that generation would go on behind the end of the content.
-            drafter: proposes what the grammar forces.
+            drafter: proposes what the grammar forces; it has read what ``session`` is behind.
         """
         self.session = session or prepared.compiled.session()
         self.kind = kind
@@ -51,7 +51,6 @@ class ConstrainedRequest:
         self._committed = 0
         self._before_dead_end: Sequence[int] | None = None
         self._drafter = drafter
-        self._written = Written(prepared.compiled.domain)
         self._drafts: tuple[list[int], int] = ([], 0)
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
@@ -93,7 +92,7 @@ class ConstrainedRequest:
             self.session.commit()
             self._committed += accepted
             if self._drafter is not None:
-                self._written.observe(tokens)
+                self._drafter.observe(tokens)
             return True
         self.session.discard()
         self.failure = self._explain(tokens[:accepted])
@@ -107,7 +106,7 @@ class ConstrainedRequest:
         self._drafts = ([], 0)
         if self._drafter is None or self.failure is not None or self.session.terminated:
             return drafts
-        forced = self._drafter.propose(self.session.scout(), self._written, most)
+        forced = self._drafter.propose(self.session.scout(), most)
         if not forced:
             return drafts
         proposed = forced + drafts[len(forced) :]

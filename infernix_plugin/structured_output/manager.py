@@ -15,9 +15,9 @@ from infernix_plugin.errors import ConflictingConstraints, ConstraintError, Infe
 from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
 from infernix_plugin.spec_decode import replacement
-from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter
+from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, RequestDrafter
 from infernix_plugin.spec_decode.proposal import mark_one_hot
-from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
+from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for, written_before
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
 from infernix_plugin.structured_output.failures import StepFailures
 from infernix_plugin.structured_output.translation import asked_of, is_delegated, kind_of
@@ -161,7 +161,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 kind=kind_of(asked),
                 session=compiler.session(asked, prepared),
                 allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
-                drafter=self._drafter(compiler) if self._grammar_drafts else None,
+                drafter=self._drafter(compiler, written_before(asked)) if self._grammar_drafts else None,
             )
         except ConstraintError as error:
             logger.warning("Request %s is refused: %s", request.request_id, error)
@@ -170,10 +170,10 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             logger.exception("The constraint of request %s could not be compiled", request.request_id)
             raise
 
-    def _drafter(self, compiler: RequestCompiler) -> GrammarDrafter:
+    def _drafter(self, compiler: RequestCompiler, before: str) -> RequestDrafter:
         if self._grammar_drafter is None:
             self._grammar_drafter = GrammarDrafter(compiler.domain, self.tokenizer)
-        return self._grammar_drafter
+        return RequestDrafter(self._grammar_drafter, before.encode())
 
     def _request_compiler(self) -> RequestCompiler:
         if self._compiler is None:

@@ -12,7 +12,7 @@ from infernix_plugin import ConstraintCompiler, OutputConstraint, TokenDomain
 from infernix_plugin.grammar.ir import Lexeme, Literal, TokenSet, alt, chars, repeat, seq
 from infernix_plugin.matching import Outcome, Preparation
 from infernix_plugin.model_executor.tiny.tokenizer import train
-from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, Written
+from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, RequestDrafter, Written
 from infernix_plugin.spec_decode.proposal import Proposal, ProposalLedger, mark_one_hot, one_hot_positions
 from infernix_plugin.spec_decode.rejection import output_law
 from infernix_plugin.structured_output.constrained import ConstrainedRequest
@@ -34,7 +34,7 @@ def tokens(*pieces):
 
 def request_of(engine, grammar):
     prepared = Preparation(compiled(engine, grammar), Outcome.HIT, 0.0)
-    return ConstrainedRequest(prepared, kind="grammar", drafter=DRAFTER)
+    return ConstrainedRequest(prepared, kind="grammar", drafter=RequestDrafter(DRAFTER))
 
 
 @engines
@@ -95,6 +95,19 @@ def test_text_before_a_marker_is_another_text(engine):
     request = request_of(engine, grammar)
     assert request.accept([*tokens("a", '"'), CONTROL["<x>"]])
     assert request.draft([], 7) == [*tokens(":", " ", "1"), STOP]
+
+
+@engines
+def test_content_of_the_prompt_counts_as_written(engine):
+    """It ends inside a string, and shows the layout."""
+    grammar = seq(PAIRS, Literal('"a",'), SPACE, Literal("1"))
+    before = b'{"a":1,"b":1}"'
+    session = compiled(engine, grammar).session(before)
+    prepared = Preparation(compiled(engine, grammar), Outcome.HIT, 0.0)
+    request = ConstrainedRequest(
+        prepared, kind="grammar", session=session, drafter=RequestDrafter(DRAFTER, before=before)
+    )
+    assert request.draft([], 7) == [*tokens('a"', ",", "1"), STOP]
 
 
 @engines
