@@ -27,10 +27,19 @@ ENVIRONMENT = {
 class EngineProcess:
     """Answers batches of requests. Close it."""
 
-    def __init__(self, model: str, *, environment: dict[str, str] | None = None, **arguments: Any) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        environment: dict[str, str] | None = None,
+        prepare: Callable[[], None] | None = None,
+        **arguments: Any,
+    ) -> None:
+        """Start; ``prepare``, a function of a module, is called in the new process before vLLM is imported."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, environment or {}, model, {**SMALL, **arguments}))
+        arguments = {**SMALL, **arguments}
+        self._process = context.Process(target=_serve, args=(theirs, environment or {}, prepare, model, arguments))
         self._process.start()
         theirs.close()
         self._answer()
@@ -64,8 +73,12 @@ class EngineProcess:
         return value
 
 
-def _serve(pipe: Any, environment: dict[str, str], model: str, arguments: dict[str, Any]) -> None:
+def _serve(
+    pipe: Any, environment: dict[str, str], prepare: Callable[[], None] | None, model: str, arguments: dict[str, Any]
+) -> None:
     os.environ.update({**ENVIRONMENT, **environment})
+    if prepare is not None:
+        prepare()
     from vllm import LLM
 
     try:
@@ -104,6 +117,9 @@ def generate(engine: Any, requests: list[dict[str, Any]]) -> list[list[dict[str,
                 "token_ids": list(completion.token_ids),
                 "finish_reason": completion.finish_reason,
                 "constraint": getattr(completion, "constraint", "absent"),
+                "logprobs": [
+                    {token: entry.logprob for token, entry in row.items()} for row in completion.logprobs or ()
+                ],
             }
             for completion in output.outputs
         ]

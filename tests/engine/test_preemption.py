@@ -4,35 +4,63 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.engine.engine_process import EngineProcess
+from tests.engine.proposers import DRAFTS, SAMPLED
 from tests.oracles.languages import LANGUAGES
 
 pytestmark = pytest.mark.engine
 
+BLOCKS = 29
+"""One too few for four prompts, each just short of a block of the cache, to grow into their second ones."""
 
-def test_preempted_requests_stay_in_their_language(tiny_model):
-    """Four prompts just short of a cache block, and one block too few for all to grow into a second one."""
+
+@pytest.fixture(scope="module")
+def engine(tiny_model):
+    """Sampled drafts whose q must survive the preemption, beside drafts of the grammar and copies of the prompt."""
     engine = EngineProcess(
         str(tiny_model),
         environment={"VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
-        speculative_config={"method": "mtp", "num_speculative_tokens": 3},
-        num_gpu_blocks_override=29,
+        speculative_config={"method": "mtp", "num_speculative_tokens": DRAFTS} | SAMPLED,
+        additional_config={"infernix": {"grammar_drafts": True, "ngram_copies": True}},
+        num_gpu_blocks_override=BLOCKS,
         disable_log_stats=False,
     )
-    language = LANGUAGES["json_schema"]
-    words = Tokenizer.from_file(str(tiny_model / "tokenizer.json")).encode("river tree " * 400).ids
-    try:
-        outputs = engine.generate(
-            [
-                {
-                    "prompt": {"prompt_token_ids": words[: 622 + seed]},
-                    "structured": {language.field: language.value},
-                    "options": {"temperature": 1.0, "seed": seed, "max_tokens": 350},
-                }
-                for seed in range(4)
-            ]
-        )
-        assert engine.counter("vllm:num_preemptions") > 0
-    finally:
-        engine.close()
-    for (completion,) in outputs:
-        language.check(completion["text"], completion["finish_reason"])
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def words(tiny_model):
+    return Tokenizer.from_file(str(tiny_model / "tokenizer.json")).encode("river tree " * 400).ids
+
+
+def request(prompt, kind, seed, **options):
+    language = LANGUAGES[kind]
+    return {
+        "prompt": {"prompt_token_ids": prompt},
+        "structured": {language.field: language.value},
+        "options": {"temperature": 1.0, "seed": seed, "max_tokens": 350, **options},
+    }
+
+
+def generated(engine, requests, kind):
+    """Run the requests, check that some were preempted, and judge every output."""
+    before = engine.counter("vllm:num_preemptions")
+    outputs = engine.generate(requests)
+    assert engine.counter("vllm:num_preemptions") > before
+    completions = [completion for output in outputs for completion in output]
+    for completion in completions:
+        LANGUAGES[kind].check(completion["text"], completion["finish_reason"])
+        record = completion["constraint"]
+        assert record["terminated"] == (completion["finish_reason"] == "stop")
+        assert record["mask_positions"] >= len(completion["token_ids"])
+    return completions
+
+
+def test_preempted_requests_stay_in_their_language(engine, words):
+    completions = generated(engine, [request(words[: 622 + n], "json_schema", n) for n in range(4)], "json_schema")
+    assert sum(completion["constraint"]["illegal_drafts"] for completion in completions)
+
+
+def test_preempted_outputs_of_one_request_stay_in_its_language(engine, words):
+    completions = generated(engine, [request(words[:624], "json_schema", 7, n=4)], "json_schema")
+    assert len({tuple(completion["token_ids"]) for completion in completions}) == 4
