@@ -269,6 +269,20 @@ def test_names_that_begin_each_other_stay_apart():
     assert not is_allowed(session_of(required(*tools)), tokens_of(call("get_al")))
 
 
+def test_arguments_of_one_name_have_the_type_of_their_function():
+    words = Tool(
+        "f", schema({"v": {"type": "string", "pattern": "^[a-z]+$"}, "w": {"enum": ["null", "x"]}}, ["v", "w"]), True
+    )
+    numbers = Tool(
+        "g", schema({"v": {"type": "array", "items": {"type": "integer"}}, "w": {"type": "integer"}}, ["v"]), True
+    )
+    contract = required(words, numbers)
+    assert is_allowed(session_of(contract), tokens_of(call("f", ("v", "ab"), ("w", "null"))))
+    assert is_allowed(session_of(contract), tokens_of(call("g", ("v", "[1, 2]"), ("w", "7"))))
+    assert not is_allowed(session_of(contract), tokens_of(call("f", ("v", "[1]"))))
+    assert not is_allowed(session_of(contract), tokens_of(call("g", ("v", "ab"))))
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_walks_through_the_masks_are_calls_that_satisfy_their_schemas(seed):
     rng = random.Random(seed)

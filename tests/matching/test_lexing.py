@@ -291,7 +291,7 @@ def test_what_only_one_token_leads_to_is_looked_at_apart():
 
 def test_what_only_one_text_of_its_own_leads_to_is_looked_at_apart():
     heading, other = Lexeme(Literal("<a b>")), Lexeme(Literal("<a c>"))
-    line, word = Lexeme(Literal("<x> </x>")), Lexeme(repeat(chars("ab"), 1))
+    line, word = Lexeme(Literal("ab </x>")), Lexeme(repeat(chars("ab"), 1))
     number = Lexeme(repeat(chars("1"), 1))
     rules = {
         "root": alt(Ref("first"), Ref("second")),
@@ -304,3 +304,15 @@ def test_what_only_one_text_of_its_own_leads_to_is_looked_at_apart():
     assert ambiguity(Grammar(twice), DOMAIN) is not None
     begun = {**rules, "second": seq(Lexeme(Literal("<a b> ")), *rules["second"].items[1:])}
     assert ambiguity(Grammar(begun), DOMAIN) is not None
+
+
+def test_a_text_may_stand_beside_json_tokens_that_begin_otherwise():
+    ending, word = Lexeme(Literal("\n</ end>")), Lexeme(repeat(chars("1"), 1))
+    values = seq(Literal("["), word, repeat(seq(Literal(","), word)), alt(Literal("]"), ending))
+    assert ambiguity(Grammar({"root": values}), DOMAIN) is None
+    comma = Lexeme(Literal(",</ end>"))
+    assert ambiguity(Grammar({"root": seq(word, repeat(seq(Literal(","), word)), comma)}), DOMAIN) is not None
+    assert ambiguity(Grammar({"root": seq(word, Lexeme(Literal("1 </ end>")))}), DOMAIN) is not None
+    assert (
+        ambiguity(Grammar({"root": seq(Literal("["), Lexeme(repeat(chars(" \n"), 0, 2)), ending)}), DOMAIN) is not None
+    )

@@ -189,10 +189,25 @@ class _Joints:
         )
 
     def are_told_apart(self, texts: int) -> bool:
-        """Whether it is proven that no text of one of the symbols is a text of another, or the beginning of a text."""
-        if texts & ~self.others or any(number not in self._items for number in _bits(texts)):
+        """Whether it is proven that no text of one of the symbols is a text of another, or the beginning of a text.
+
+        Two JSON tokens need no proof here: see :meth:`can_grow`.
+        """
+        others = texts & self.others
+        if any(number not in self._items for number in _bits(others)):
             return False
-        return _are_prefix_free(tuple(self._items[number] for number in _bits(texts)))
+        if any(self._may_begin_alike(one, other) for one in _bits(texts & ~others) for other in _bits(others)):
+            return False
+        return _are_prefix_free(tuple(self._items[number] for number in _bits(others)))
+
+    def _may_begin_alike(self, token: int, other: int) -> bool:
+        """Whether a JSON token and a text that is none may begin with the same character."""
+        kind, mark = self._symbols[token]
+        beginnings = {_Cut.WORD: _WORDS, _Cut.BLANK: _BLANKS, _Cut.STRING: _QUOTE}.get(kind)
+        if isinstance(mark, str):
+            beginnings = chars(mark[0])
+        item = self._items[other]
+        return beginnings is None or not isinstance(item, Literal) or ord(item.text[0]) in beginnings
 
     def _may_begin_with(self, number: int, kind: _Cut) -> bool:
         item = self._items.get(number)
@@ -334,21 +349,24 @@ def _zones(rules: Mapping[str, Node]) -> dict[str, int]:
     allowed that nothing else matches its text. Two terminals of different zones are therefore never allowed together,
     even if they are equal.
     """
-    zones: dict[str, int] = {}
-    for number, entry in enumerate(_entries(rules), 1):
+    found: list[set[str]] = []
+    for entry in _entries(rules):
         inside, pending = {entry}, [entry]
         while pending:
-            found = set(references(rules[pending.pop()])) - inside
-            inside |= found
-            pending.extend(found)
+            below = set(references(rules[pending.pop()])) - inside
+            inside |= below
+            pending.extend(below)
         outside = [name for name in rules if name not in inside]
         if not any(inside.intersection(references(rules[name])) - {entry} for name in outside):
-            zones.update(dict.fromkeys(inside, number))  # a zone inside another comes later
+            found.append(inside)
+    zones: dict[str, int] = {}
+    for number, inside in enumerate(sorted(found, key=len, reverse=True), 1):
+        zones.update(dict.fromkeys(inside, number))  # a zone inside another is a zone of its own
     return zones
 
 
 def _entries(rules: Mapping[str, Node]) -> list[str]:
-    """The rules that begin with a mark; those that lead to others first."""
+    """The rules that begin with a mark."""
     marked: dict[str, Node] = {}
     for name, body in rules.items():
         first = body.items[0] if isinstance(body, Seq) else body
@@ -362,8 +380,7 @@ def _entries(rules: Mapping[str, Node]) -> list[str]:
         return []
     marks = set(marked.values())
     texts = Counter(leaf for body in rules.values() for leaf in leaves(body) if leaf in marks)
-    tokens = [name for name, first in marked.items() if isinstance(first, TokenSet)]
-    return tokens + [name for name, first in marked.items() if texts[first] == 1]
+    return [name for name, first in marked.items() if isinstance(first, TokenSet) or texts[first] == 1]
 
 
 @lru_cache(maxsize=256)
