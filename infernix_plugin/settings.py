@@ -31,7 +31,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cache_bytes: NonNegativeInt = 256 << 20
-    """Memory for compiled grammars, in each process that compiles."""
+    """Memory for compiled grammars, in each process that compiles; a quarter of it more for remembered masks."""
     max_cold_compiles: int = Field(default=2, ge=1, le=64)
     """How many grammars may be compiled at the same time."""
     max_compile_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
