@@ -37,9 +37,21 @@ SUITE = [
 ]
 
 
+BLANKS = r"\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+
+
+def _ecmascript(pattern: str) -> str:
+    """The pattern for :mod:`re` with its ASCII flag, where only ``\\s`` still differs."""
+    spelled, inside = [], False
+    for token in re.findall(r"\\.|.", pattern, re.DOTALL):
+        inside = token != "]" if inside else token == "["
+        blanks = {r"\s": f"[{BLANKS}]", r"\S": f"[^{BLANKS}]"} if not inside else {r"\s": BLANKS}
+        spelled.append(blanks.get(token, token))
+    return "".join(spelled)
+
+
 def _searched(validator, pattern, instance, schema):
-    """As ECMAScript has it: ``\\d`` and ``\\w`` know ASCII only."""
-    if validator.is_type(instance, "string") and not re.search(pattern, instance, re.ASCII):
+    if validator.is_type(instance, "string") and not re.search(_ecmascript(pattern), instance, re.ASCII):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 

@@ -78,6 +78,23 @@ CASES = [
         ['"ab"', "[1]"],
     ),
     ({"then": {"type": "string"}}, ["1"], []),
+    # options that overlap only where they say nothing
+    (
+        {"oneOf": [{"properties": {"t": {"const": kind}, kind: {}}, "required": ["t"]} for kind in "abcdefghijklm"]},
+        ['{"t":"a"}', '{"t":"m","m":1,"a":1}'],
+        ['"a"', "1", "{}", '{"t":"n"}', '{"a":1}'],
+    ),
+    # one undeclared member breaks several schemas at once
+    (
+        {"type": "object", "not": {"anyOf": [{"properties": {n: {}}, "additionalProperties": False} for n in "ab"]}},
+        ['{"x":1}', '{"a":1,"b":1}', '{"a":1,"x":1}', '{"x":1,"y":1}'],
+        ["{}", '{"a":1}', '{"b":1}'],
+    ),
+    (
+        {"type": "object", "maxProperties": 1, "allOf": [{"not": {"patternProperties": {n: False}}} for n in "ab"]},
+        ['{"ab":1}', '{"xbya":1}'],
+        ["{}", '{"a":1}', '{"b":1}', '{"a":1,"b":1}'],
+    ),
 ]
 
 

@@ -39,7 +39,7 @@ def lower(text: str, options: GrammarOptions, lowering: LoweringFactory = Loweri
     """
     document = read(text, options)
     found: list[Overlapping] = []
-    overlaps: dict[str, frozenset[tuple[int, int]]] = {}
+    overlaps: dict[str, frozenset[tuple[int, int, str]]] = {}
     while True:
         try:
             return lowering(Reducer(document, options, overlaps), options).grammar()

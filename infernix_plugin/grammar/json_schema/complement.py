@@ -142,11 +142,11 @@ def _other_objects(branch: Objects) -> Iterator[Branch]:
     if branch.maximum is not None:
         yield Objects(minimum=branch.maximum + 1)
     for name in branch.required:
-        yield Objects(layers=(_member(name, FALSE),))
+        yield Objects(layers=(one_member(name, FALSE),))
     for layer in branch.layers:
         for name, goal in layer.fields.items():
             for place in goal:
-                yield Objects(layers=(_member(name, negated(place)),), required=(name,))
+                yield Objects(layers=(one_member(name, negated(place)),), required=(name,))
         for pattern, goal in layer.patterns:
             for place in goal:
                 yield Objects(some=(Some(negated(place), pattern=pattern),))
@@ -159,7 +159,7 @@ def _other_objects(branch: Objects) -> Iterator[Branch]:
 
 
 @lru_cache(maxsize=4096)
-def _member(name: str, place: str) -> Members:
+def one_member(name: str, place: str) -> Members:
     """A demand on one member. The same demand is the same layer, so that what repeats it is seen to."""
     return Members({name: (place,)})
 
@@ -179,7 +179,8 @@ def absorbed(shape: Shape) -> Shape:
 def _demands(branch: Objects) -> frozenset[object]:
     required = [("required", name) for name in branch.required]
     naming = [("naming", place) for place in branch.naming]
-    return frozenset([*branch.layers, *branch.some, *required, *naming])
+    last = [("last", some) for some in branch.last]
+    return frozenset([*branch.layers, *branch.some, *required, *naming, *last])
 
 
 def _none(some: Some) -> Objects:

@@ -47,10 +47,14 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to be valid: the schemas at some places hold, and the value has the shape."""
+    """One way to be valid: the schemas at some places hold, and the value has the shape.
+
+    ``unless`` are places whose schemas do not hold if the value is of some JSON type, and those types.
+    """
 
     goal: Goal
     shape: Shape = ANY
+    unless: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

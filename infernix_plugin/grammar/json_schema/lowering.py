@@ -344,17 +344,17 @@ class Lowering:
         if first == len(members):
             alone = _run((extra, witness), 1, None, first=True)
             heads = self._heads(name, members, alone, extras)
-            return braced("{", heads, "}", may_be_empty=branch.last is None)
+            return braced("{", heads, "}", may_be_empty=not branch.last)
         needed, _ = members[first]
         if first == 0:
             return braced("{", seq(needed, tail), "}", may_be_empty=False)
         rest = self._named(f"{name}_rest", seq(needed, tail))
         return braced("{", self._heads(name, members[:first], rest, seq(COMMA, rest)), "}", may_be_empty=False)
 
-    def _undeclared(self, branch: Objects, some: Some | None = None) -> Node:
-        """One member whose name is not declared; with ``some``, one of those."""
+    def _undeclared(self, branch: Objects, somes: tuple[Some, ...] = ()) -> Node:
+        """One member whose name is not declared, which is all the ``somes``."""
         options = []
-        for names, goal in self._reducer.undeclared(branch, some):
+        for names, goal in self._reducer.undeclared(branch, somes):
             value = self.value(goal)
             if value != NEVER:
                 options.append(seq(intersection(names) if names else values.STRING, COLON, value))
@@ -390,7 +390,7 @@ class Lowering:
                 if maximum is None or written < maximum:
                     options.append(seq(COMMA, node, after) if written else seq(node, after))
                 self._define(f"{name}_{index}_{written}", alt(*options))
-        may_be_empty = minimum == 0 and not branch.required and branch.last is None
+        may_be_empty = minimum == 0 and not branch.required and not branch.last
         return braced("{", Ref(f"{name}_0_0"), "}", may_be_empty=may_be_empty)
 
     @staticmethod

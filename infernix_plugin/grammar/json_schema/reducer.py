@@ -12,7 +12,7 @@ from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, 
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema import facts
-from infernix_plugin.grammar.json_schema.complement import absorbed, complement
+from infernix_plugin.grammar.json_schema.complement import absorbed, complement, one_member
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Derivatives, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
 from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
@@ -31,7 +31,6 @@ from infernix_plugin.grammar.json_schema.shape import (
     Finite,
     Goal,
     Inexpressible,
-    Members,
     Null,
     Numbers,
     Objects,
@@ -81,8 +80,8 @@ class _Work:
     combine: Callable[[], Shape]
 
 
-Overlaps = Mapping[str, frozenset[tuple[int, int]]]
-"""For the place of a ``oneOf``, ordered pairs of its options, by index."""
+Overlaps = Mapping[str, frozenset[tuple[int, int, str]]]
+"""For the place of a ``oneOf``, ordered pairs of its options, by index, and a JSON type of which values may be both."""
 
 
 class Overlapping(Exception):  # an answer, not a fault
@@ -95,7 +94,7 @@ class Overlapping(Exception):  # an answer, not a fault
     def refusal(self) -> UnsupportedSchema:
         """The error if they cannot be told apart either."""
         location, pairs = next(iter(self.overlaps.items()))
-        first, second = min(pairs)
+        first, second, _ = min(pairs)
         return UnsupportedSchema(
             f"The branches {first} and {second} of oneOf are not provably exclusive",
             location=location,
@@ -172,7 +171,9 @@ class Reducer:
             reading.unions = [*(union for union in reading.unions if union.exclusive), unevaluated(reading)]
         unions = [self._disjoint(union) for union in reading.unions]
         options = (option for union in unions for option in union.options)
-        needed = [*reading.conjuncts, *(place for option in options for place in option.goal)]
+        needed = list(reading.conjuncts)
+        for option in options:
+            needed += [*option.goal, *(negated(place) for place, _ in option.unless)]
         return _Work(needed, lambda: self._combine(reading, unions))
 
     def _disjoint(self, union: Union) -> Union:
@@ -180,12 +181,16 @@ class Reducer:
         overlaps = self._overlaps.get(union.location, frozenset())
         if not union.exclusive or not overlaps:
             return union
-        options = [
-            replace(
-                option, goal=join(option.goal, *(_none_of(union.options[j].goal) for i, j in overlaps if i == index))
+        options = []
+        for index, option in enumerate(union.options):
+            rivals: dict[int, set[str]] = {}
+            for first, second, kind in sorted(overlaps):
+                if first == index:
+                    rivals.setdefault(second, set()).add(kind)
+            unless = (
+                (place, frozenset(kinds)) for rival, kinds in rivals.items() for place in union.options[rival].goal
             )
-            for index, option in enumerate(union.options)
-        ]
+            options.append(replace(option, unless=tuple(unless)))
         return replace(union, options=tuple(options))
 
     def _combine(self, reading: Reading, unions: Sequence[Union]) -> Shape:
@@ -219,6 +224,10 @@ class Reducer:
         for place in option.goal:
             shape = self._meet(shape, self._shapes[place], place)
             shape = absorbed(shape) if is_negated(place) else shape
+        for place, kinds in option.unless:
+            others = (whole for kind, whole in UNCONSTRAINED.items() if kind not in kinds)
+            left = (branch for branch in self._shapes[negated(place)] if branch.kind in kinds)
+            shape = absorbed(self._meet(shape, (*others, *left), place))
         return shape
 
     def _meet(self, left: Shape, right: Shape, location: str) -> Shape:
@@ -271,13 +280,15 @@ class Reducer:
         Raises:
             Overlapping: some options are not provably exclusive and were not told apart.
         """
-        found: dict[str, set[tuple[int, int]]] = {}
+        found: dict[str, set[tuple[int, int, str]]] = {}
         while self._exclusions:
             exclusion = self._exclusions.pop()
             told_apart = self._overlaps.get(exclusion.location, frozenset())
             for (i, part), (j, rival) in combinations(enumerate(exclusion.parts), 2):
-                if (i, j) not in told_apart and self.may_hold(self._meet(part, rival, exclusion.location)):
-                    found.setdefault(exclusion.location, set()).update([(i, j), (j, i)])
+                for branch in self._meet(part, rival, exclusion.location):
+                    if (i, j, branch.kind) not in told_apart and self.may_hold((branch,)):
+                        pairs = (i, j, branch.kind), (j, i, branch.kind)
+                        found.setdefault(exclusion.location, set()).update(pairs)
         if found:
             raise Overlapping({location: frozenset(pairs) for location, pairs in found.items()})
 
@@ -329,47 +340,54 @@ class Reducer:
         """The branch by cases of which members are the ``some``: declared ones, or at most one undeclared, the last.
 
         An undeclared name may be written twice, and then the last value counts; so the one that is asked for has to
-        be the last. That cannot be said of two.
+        be the last, and be all that is asked for. That cannot be said of two, unless any other one would do as well.
 
         Raises:
             ConstraintTooLarge: more than :data:`MAX_WITNESSES` cases.
         """
-        found: list[Branch] = []
-        pending = [branch]
-        while pending:
-            current = pending.pop()
-            if not current.some:
-                found.append(current)
-                continue
-            some, *others = current.some
-            rest = replace(current, some=tuple(others))
-            cases = [meet_branches(rest, one) for one in self._declared_witnesses(current, some)]
-            pending.extend(case for case in cases if isinstance(case, Objects))
-            if self._may_be_undeclared(current, some, depth):
-                if current.last:
-                    found.append(
-                        Inexpressible("object", "several conditions on undeclared members", some.place, branch)
-                    )
-                else:
-                    pending.append(replace(rest, last=some))
-            if len(pending) + len(found) > MAX_WITNESSES:
+        cases: Shape = (branch,)
+        for some in branch.some:
+            found: list[Branch] = []
+            for current in cases:
+                found.extend(self._witnessed(current, some, depth) if isinstance(current, Objects) else [current])
+            cases = absorbed(unite(found))
+            if len(cases) > MAX_WITNESSES:
                 raise ConstraintTooLarge(
                     f"A negation needs more than {MAX_WITNESSES} cases", location=pointer_of((some.place,))
                 )
-        return unite(found)
+        return cases
+
+    def _witnessed(self, branch: Objects, some: Some, depth: int) -> Iterator[Branch]:
+        """The branch by cases of which member is this ``some`` of it."""
+        rest = replace(branch, some=tuple(one for one in branch.some if one != some))
+        for one in self._declared_witnesses(branch, some):
+            case = meet_branches(rest, one)
+            if case is not None and not self._is_plainly_empty(case):
+                yield case
+        if self._may_be_undeclared(branch, some, depth):
+            yield replace(rest, last=(*branch.last, some))
+            every = self._is_every_undeclared
+            one_at_most = branch.maximum is not None and branch.maximum < len(branch.required) + 2
+            if branch.last and not one_at_most and not every(some) and not all(map(every, branch.last)):
+                yield Inexpressible("object", "several conditions on undeclared members", some.place, branch)
+
+    def _is_every_undeclared(self, some: Some) -> bool:
+        """Whether any undeclared member would do."""
+        return not some.is_about_names and not some.patterns and self.shape((some.place,)) == ANY
 
     def _declared_witnesses(self, branch: Objects, some: Some) -> Iterator[Objects]:
         for name in filter(some.applies, branch.names):
             if not some.is_about_names:
-                yield Objects((Members({name: (some.place,)}),), (name,))
+                free = self.shape((some.place,)) == ANY
+                yield Objects(() if free else (one_member(name, some.place),), (name,))
             elif self.accepts((some.place,), name):
                 yield Objects(required=(name,))
 
     def _may_be_undeclared(self, branch: Objects, some: Some, depth: int) -> bool:
-        return any(self.may_hold(self.shape(goal), depth + 1) for _, goal in self.undeclared(branch, some))
+        return any(self.may_hold(self.shape(goal), depth + 1) for _, goal in self.undeclared(branch, (some,)))
 
-    def undeclared(self, branch: Objects, some: Some | None = None) -> list[tuple[tuple[Node, ...], Goal]]:
-        """The undeclared names in classes, and what their values must satisfy; with ``some``, of such members only.
+    def undeclared(self, branch: Objects, somes: Sequence[Some] = ()) -> list[tuple[tuple[Node, ...], Goal]]:
+        """The undeclared names in classes, and what their values must satisfy; of members that are all the ``somes``.
 
         A class is the intersection of some languages of decoded names. Its names match the same patterns. Classes
         are disjoint, and none is empty.
@@ -377,8 +395,8 @@ class Reducer:
         Raises:
             ConstraintTooLarge: more than :data:`MAX_NAME_CLASSES`, or too large to tell whether they are empty.
         """
-        about_names = some is not None and some.is_about_names
-        naming = join(branch.naming, (some.place,)) if some and about_names else branch.naming
+        naming = join(branch.naming, *((some.place,) for some in somes if some.is_about_names))
+        valued = [some for some in somes if not some.is_about_names]
         names = branch.names
         classes: list[_Matched] = [()]
         if naming:
@@ -392,12 +410,9 @@ class Reducer:
         found: list[tuple[tuple[Node, ...], Goal]] = []
         for matched in classes:
             patterns = [pattern for pattern, inside in matched if inside]
-            demands = branch.under(patterns)
-            if some is not None and not about_names:
-                if not some.applies_under(patterns):
-                    continue
-                demands = join(demands, (some.place,))
-            found.append(((*declared, *self._name_languages(naming, matched)), demands))
+            if all(some.applies_under(patterns) for some in valued):
+                demands = join(branch.under(patterns), *((some.place,) for some in valued))
+                found.append(((*declared, *self._name_languages(naming, matched)), demands))
         return found
 
     def _leaves_names(self, naming: Goal, matched: _Matched, declared: Sequence[str]) -> bool:
@@ -519,11 +534,6 @@ def _member_goal(branch: Objects, name: str) -> Goal:
     """What a member must satisfy, as far as no pattern has to be looked at."""
     goals = (layer.fields.get(name, () if layer.patterns else layer.additional) for layer in branch.layers)
     return join(*goals)
-
-
-def _none_of(goal: Goal) -> Goal:
-    """What holds where the only schema of the goal does not."""
-    return tuple(map(negated, goal))
 
 
 @lru_cache(maxsize=512)

@@ -334,8 +334,9 @@ class Objects:
     minimum: int = 0
     maximum: int | None = None
     some: tuple[Some, ...] = ()
-    last: Some | None = None
-    """What the last of the undeclared members has to be. Only there no repetition of its name can take it back."""
+    last: tuple[Some, ...] = ()
+    """What the last of the undeclared members has to be, all at once. Only there no repetition of its name can take it
+    back."""
 
     @property
     def empty(self) -> bool:
@@ -354,7 +355,7 @@ class Objects:
 
     @property
     def _every_some(self) -> tuple[Some, ...]:
-        return (*self.some, self.last) if self.last else self.some
+        return self.some + self.last
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -379,7 +380,7 @@ class Objects:
             max(self.minimum, other.minimum),
             _least(self.maximum, other.maximum),
             tuple(dict.fromkeys(self.some + other.some)),
-            self.last or other.last,
+            tuple(dict.fromkeys(self.last + other.last)),
         )
 
 

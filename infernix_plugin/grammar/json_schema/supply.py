@@ -109,7 +109,7 @@ def _count_branch(reducer: Reducer, branch: Branch, enough: int, depth: int) -> 
             return _count_strings(branch, enough)
         case Arrays() if depth < _DEPTH and not branch.counts:
             return _count_arrays(reducer, branch, enough, depth + 1)
-        case Objects() if depth < _DEPTH and not branch.some and branch.last is None:
+        case Objects() if depth < _DEPTH and not branch.some and not branch.last:
             return _count_objects(reducer, branch, enough, depth + 1)
         case _:
             return 0

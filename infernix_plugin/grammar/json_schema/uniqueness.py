@@ -161,8 +161,8 @@ class _Survey:
             yield from goals
 
     def _undeclared(self, branch: Objects) -> Iterator[Goal]:
-        for some in (None, branch.last) if branch.last else (None,):
-            for _, goal in self._reducer.undeclared(branch, some):
+        for somes in ((), branch.last) if branch.last else ((),):
+            for _, goal in self._reducer.undeclared(branch, somes):
                 yield goal
 
     def _refuse_repeated_lists(self, key: _Key) -> None:
