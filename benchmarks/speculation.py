@@ -282,6 +282,12 @@ def run(model: Path, case: Case, whose: str, requests: int) -> list[Row]:
     return rows
 
 
+def rows_of(lines: str) -> list[Row]:
+    """Read raw lines."""
+    found = [json.loads(line) for line in lines.splitlines()]
+    return [Row(**{**row, "figures": row["figures"] and Figures(**row["figures"])}) for row in found]
+
+
 def table(rows: Sequence[Row], constraint: str) -> str:
     """Return the Markdown table of one constraint."""
     lines = [
@@ -328,7 +334,8 @@ def page(rows: Sequence[Row], described: str) -> str:
     return f"""# Speculation
 
 {described}
-All in one run of `benchmarks/speculation.py`, runner V1 on a CPU, one thread, sampled at temperature 1 with top-p 0.95.
+Engines one after another on one machine by `benchmarks/speculation.py`, runner V1 on a CPU, one thread, sampled at
+temperature 1 with top-p 0.95. The machine was shared: a difference of less than 20 % in time says nothing.
 A token is one that was committed, a step one that committed tokens to a request. Mask time is the engine core's:
 `validate_tokens`, `grammar_bitmask` and `accept_tokens`; drafts from the grammar are made there and count in.
 "n-gram copies" and "+ copies" are the setting `ngram_copies`, "+ grammar" is `grammar_drafts`. Where only this project
@@ -397,7 +404,7 @@ def main(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the page and the plot; printed only, by default.")
     ] = None,
-    results: Annotated[Path | None, typer.Option(help="A file for the raw lines.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Raw lines; what is there already is not run again.")] = None,
     requests: int = 8,
     drafts: int = 3,
     only: Annotated[str, typer.Option(help="Only proposers whose title contains this.")] = "",
@@ -415,15 +422,19 @@ def main(
             for kind, folder in drafters.items():
                 make_tiny_draft(folder, kind)
             described = f"{requests} requests at a time, {drafts} drafts, the tiny checkpoints of this project."
-        rows = []
+        rows = [] if results is None or not results.exists() else rows_of(results.read_text(encoding="utf-8"))
+        done = {(row.proposer, row.engine) for row in rows}
+        order = []
         for case in cases(drafts, drafters, has_mtp=bool(drafters)):
-            if only not in case.proposer:
-                continue
             for whose in case.engines:
+                order.append((case.proposer, whose))
+                if only not in case.proposer or order[-1] in done:
+                    continue
                 typer.echo(f"{case.proposer}, {whose} ...", err=True)
                 rows += run(model, case, whose, requests)
                 if results is not None:
                     results.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
+        rows.sort(key=lambda row: order.index((row.proposer, row.engine)))
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "speculation.md").write_text(page(rows, described), encoding="utf-8")

@@ -1,7 +1,9 @@
 """The report on speculation, on small made-up results; the run itself starts many engines."""
 
 import importlib.util
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,6 +45,10 @@ def test_what_the_grammar_adds_is_relative_to_the_same_proposer(speculation, row
     (line,) = speculation.gains(rows).splitlines()[2:]
     assert line.startswith("| MTP |")
     assert "1.60 / 0.50" in line
+
+
+def test_raw_lines_are_read_again(speculation, rows):
+    assert speculation.rows_of("".join(json.dumps(asdict(row)) + "\n" for row in rows)) == rows
 
 
 def test_the_page_and_the_plot_are_written(speculation, rows, tmp_path):
