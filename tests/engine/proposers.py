@@ -54,4 +54,5 @@ def engine_arguments(name: str, drafts: Path) -> dict[str, Any]:
         if not draft.exists():
             make_tiny_draft(draft, speculation["model"])
         speculation["model"] = str(draft)
-    return {"speculative_config": speculation, "additional_config": {"infernix": proposer.settings}}
+    settings = {"grammar_drafts": False} | proposer.settings
+    return {"speculative_config": speculation, "additional_config": {"infernix": settings}}
