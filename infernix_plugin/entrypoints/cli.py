@@ -106,6 +106,51 @@ def check(
     raise typer.Exit(run(CheckOptions(source, kind, tokenizer, instance, show_grammar), as_json=as_json))
 
 
+@app.command(
+    "serve",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def serve(context: typer.Context, model: Annotated[str, typer.Argument(help="Checkpoint directory or name.")]) -> None:
+    """Run vllm serve with good defaults; every further option is passed on to it."""
+    from infernix_plugin.entrypoints.serve import run
+
+    run(model, context.args)
+
+
+@app.command()
+def generate(
+    model: Annotated[str, typer.Argument(help="Checkpoint directory, or the URL of a running server.")],
+    prompt: Annotated[str, typer.Argument(help="What the user says; - reads standard input.")],
+    grammar_file: Annotated[str | None, typer.Option(help="File with a GBNF or Lark grammar.")] = None,
+    json_schema_file: Annotated[str | None, typer.Option(help="File with a JSON Schema.")] = None,
+    json_object: Annotated[bool, typer.Option("--json-object", help="Any JSON object.")] = False,
+    regex: Annotated[str | None, typer.Option(help="The whole answer matches it.")] = None,
+    choice: Annotated[list[str] | None, typer.Option(help="One of the answers; repeat it.")] = None,
+    tools_file: Annotated[str | None, typer.Option(help="File with a JSON array of tools.")] = None,
+    tool_choice: Annotated[str | None, typer.Option(help="auto, none, required, or the name of a tool.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1)] = 1024,
+    temperature: Annotated[float | None, typer.Option(min=0)] = None,
+    seed: Annotated[int | None, typer.Option()] = None,
+    thinking: Annotated[
+        bool, typer.Option("--thinking", help="Let the model reason first (to standard error).")
+    ] = False,
+) -> None:
+    """Stream one answer to the terminal. Calls follow it, one JSON object a line.
+
+    Exit code 0: complete, 1: refused or failed, 2: wrong usage, 3: cut at max-tokens.
+    """
+    from infernix_plugin.entrypoints.check.source import STDIN, read_bytes
+    from infernix_plugin.entrypoints.generate.request import GenerateOptions
+    from infernix_plugin.entrypoints.generate.run import run
+
+    said = read_bytes(STDIN).decode("utf-8", "replace") if prompt == STDIN else prompt
+    options = GenerateOptions(
+        said, grammar_file, json_schema_file, json_object, regex, choice or (), tools_file, tool_choice,
+        max_tokens, temperature, seed, thinking,
+    )  # fmt: skip
+    raise typer.Exit(run(model, options))
+
+
 @app.command()
 def version() -> None:
     """Print the versions that matter for a bug report."""
