@@ -1,4 +1,4 @@
-"""``infernix serve``: ``vllm serve`` with the defaults that a checkpoint and a machine suggest. All options are its own."""
+"""``infernix serve``: ``vllm serve`` with the defaults that a checkpoint and a machine suggest."""
 
 from __future__ import annotations
 
