@@ -24,7 +24,7 @@ from infernix_plugin.grammar.ir import (
     seq,
     walk,
 )
-from infernix_plugin.grammar.json_schema.derivatives import Intersection
+from infernix_plugin.grammar.json_schema.derivatives import Derivatives
 
 LAST = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
@@ -58,17 +58,17 @@ def plain(grammar: Grammar, max_states: int) -> Grammar:
 
 
 def _states(node: Node, prefix: str, max_states: int) -> dict[str, Node]:
-    automaton = Intersection([node])
+    derivatives = Derivatives()
     classes = list(_classes(node))
-    start = automaton._start[0]
+    start = derivatives.adopt(node)
     numbers, pending, rules = {id(start): 0}, [start], {}
     while pending:
         state = pending.pop()
-        options: list[Node] = [EPSILON] if automaton._accepts([state]) else []
+        options: list[Node] = [EPSILON] if derivatives.pool.facts(state).nullable else []
         for letters in classes:
             assert isinstance(letters, CharSet)
-            following = automaton._derive(state, chr(letters.ranges[0][0]))
-            if automaton._pool.never is following:
+            following = derivatives.after(state, chr(letters.ranges[0][0]))
+            if derivatives.pool.never is following:
                 continue
             if id(following) not in numbers:
                 if len(numbers) == max_states:
