@@ -349,6 +349,7 @@ class Reducer:
         for some in branch.some:
             found: list[Branch] = []
             for current in cases:
+                budget.checkpoint()
                 found.extend(self._witnessed(current, some, depth) if isinstance(current, Objects) else [current])
             cases = absorbed(unite(found))
             if len(cases) > MAX_WITNESSES:
