@@ -15,8 +15,8 @@ VALUE, OBJECT, ARRAY = Ref("value"), Ref("object"), Ref("array")
 STRING, NUMBER, INTEGER = Ref("string"), Ref("number"), Ref("integer")
 SPACE = Ref("space")
 TRUE, FALSE, NULL = Literal("true"), Literal("false"), Literal("null")
-COLON = seq(SPACE, Literal(":"), SPACE)
-COMMA = seq(SPACE, Literal(","), SPACE)
+COLON, COMMA = Ref("colon"), Ref("comma")
+"""Rules, so that an engine follows one separator, not one for each of the members that may come next."""
 
 
 @lru_cache(maxsize=16)
@@ -30,6 +30,8 @@ def shared_rules(options: GrammarOptions) -> Mapping[str, Node]:
         "string": string(),
         "number": Lexeme(numbers.any_number(options.max_number_digits)),
         "integer": Lexeme(numbers.any_integer()),
+        "colon": seq(SPACE, Literal(":"), SPACE),
+        "comma": seq(SPACE, Literal(","), SPACE),
         "space": EPSILON if space == EPSILON else Lexeme(space),
     }
 
