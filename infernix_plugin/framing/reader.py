@@ -60,6 +60,9 @@ class _Phase(Enum):
     OVER = auto()
 
 
+_PROSE = (_Phase.SEPARATOR, _Phase.CONTENT)
+
+
 class OutputReader:
     """One output. Not thread-safe."""
 
@@ -68,8 +71,9 @@ class OutputReader:
         self._form = form
         self._vocabulary = vocabulary
         self._think_close = vocabulary.control_id(THINK_CLOSE)
-        self._call_open = vocabulary.control_id(CALL_OPEN) if form.functions else None
-        self._call_close = vocabulary.control_id(CALL_CLOSE)
+        call_open, self._call_close = vocabulary.control_id(CALL_OPEN), vocabulary.control_id(CALL_CLOSE)
+        self._call_open = call_open if form.functions else None
+        self._call_markers = {call_open, self._call_close}
         self._phase = _Phase.REASONING if form.framing.thinking else _Phase.CONTENT
         self._decoder = _utf8()
         self._held = ""  # text at the end of a phase that may turn out to belong to its form
@@ -126,8 +130,8 @@ class OutputReader:
             self._phase = _Phase.SEPARATOR
         elif token == self._call_open and not (self._phase is _Phase.REASONING and self._form.enforced):
             self._open_call()
-        elif self._phase is _Phase.REASONING:
-            self._text(self._spelling(token))
+        elif self._phase is _Phase.REASONING or (self._phase in _PROSE and token in self._call_markers):
+            self._text(self._spelling(token))  # prose about calls
         # Elsewhere the remaining control tokens are form, or what a model without constraint writes in vain.
 
     def _control_in_call(self, token: int) -> None:

@@ -32,13 +32,17 @@ COMPILER = ConstraintCompiler(DOMAIN)
 OPTIONS = GrammarOptions()
 THINKING = Framing(thinking=True, close_id=CONTROL["</think>"])
 
-_TOKENS = re.compile("|".join(map(re.escape, [*MARKERS, *sorted(WORDS, key=len, reverse=True)])) + "|.", re.DOTALL)
+_MARKERS = re.compile("(" + "|".join(map(re.escape, MARKERS)) + ")")
+_TOKENS = re.compile("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True))) + "|.", re.DOTALL)
 
 
 def tokens_of(text: str, rng: random.Random | None = None) -> list[int]:
     """One tokenisation of ``text``, markers as their tokens; with ``rng`` a random one."""
     ids: list[int] = []
-    for piece in _TOKENS.findall(text):
+    pieces = (
+        piece for part in _MARKERS.split(text) for piece in ([part] if part in CONTROL else _TOKENS.findall(part))
+    )
+    for piece in pieces:
         if piece in CONTROL:
             ids.append(CONTROL[piece])
         elif piece in WORDS and (rng is None or rng.random() < 0.5):
