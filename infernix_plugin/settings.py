@@ -37,8 +37,8 @@ class Settings(BaseModel):
     max_compile_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     """Wall time of one compile in this plugin's own code, without the wait for its turn."""
 
-    grammar_drafts: bool = False
-    """Whether drafts that a grammar forces replace the drafter's; without asynchronous scheduling only."""
+    grammar_drafts: bool = True
+    """Whether drafts that a grammar forces replace the drafter's, where that is possible."""
 
     ngram_copies: bool = False
     """Whether n-gram copies replace the drafts of rows with a match, and vLLM's own matcher of the method ``ngram``."""
