@@ -335,7 +335,8 @@ def page(rows: Sequence[Row], described: str) -> str:
 
 {described}
 Engines one after another on one machine by `benchmarks/speculation.py`, runner V1 on a CPU, one thread, sampled at
-temperature 1 with top-p 0.95. The machine was shared: a difference of less than 20 % in time says nothing.
+temperature 1 with top-p 0.95. The machine was busy with other work, which CPU time feels as well: "none" in the next
+table, where nothing differs, shows how far times can be trusted. Tokens a step are counts.
 A token is one that was committed, a step one that committed tokens to a request. Mask time is the engine core's:
 `validate_tokens`, `grammar_bitmask` and `accept_tokens`; drafts from the grammar are made there and count in.
 "n-gram copies" and "+ copies" are the setting `ngram_copies`, "+ grammar" is `grammar_drafts`. Where only this project
