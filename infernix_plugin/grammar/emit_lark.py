@@ -238,6 +238,8 @@ def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
             return below[0]
         case Ref() | TokenSet():
             raise ValueError(f"{type(node).__name__} inside a lexeme")
+        case Repeat(_, _, 0):
+            return _Terminal("", True, _ALTERNATIVE)
     is_regex = all(part.is_regex for part in below)
     match node:
         case Seq():
