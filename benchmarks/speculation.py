@@ -395,7 +395,7 @@ def plot(rows: Sequence[Row], target: Path) -> None:
         axis.invert_yaxis()
         axis.set_xlabel(label)
         axis.grid(visible=True, axis="x", alpha=0.3)
-    axes[0].legend(loc="lower right")
+    axes[1].legend(loc="lower right")
     figure.savefig(target, metadata={"Date": None})
     pyplot.close(figure)
 
