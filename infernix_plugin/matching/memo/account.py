@@ -8,11 +8,11 @@ from __future__ import annotations
 
 FEW = 2
 """So many matchers of a grammar are never followed: one finds the first mask, another is of the only use so far."""
-ALLOWANCE = 1000
+ALLOWANCE = 4000
 """What a grammar may cost before it has saved anything."""
 MOST = 1 << 14
 """Most of what was saved that may be lost again."""
-PER_MATCHER = 256
+PER_MATCHER = 512
 """What every new matcher adds, up to the allowance."""
 PER_HIT = 10
 """What a mask that is known saves: an engine takes 3 to 30 us for it and the token behind it."""
