@@ -168,12 +168,12 @@ class Soak:
 
 
 def _serve(pipe: Any, model: Path, proposer: str, tokens: int, seed: int) -> None:
-    os.environ.update({**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"})
     pipe.send(Soak(model, proposer, seed).run(tokens))
 
 
 def soak(model: Path, proposer: str, tokens: int, seed: int) -> Tally:
     """Run one proposer in a process of its own."""
+    os.environ.update({**ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"})
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(theirs, model, proposer, tokens, seed))

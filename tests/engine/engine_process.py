@@ -39,8 +39,15 @@ class EngineProcess:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = {**SMALL, **arguments}
-        self._process = context.Process(target=_serve, args=(theirs, environment or {}, prepare, model, arguments))
-        self._process.start()
+        self._process = context.Process(target=_serve, args=(theirs, prepare, model, arguments))
+        before = dict(os.environ)
+        # The process is born with it: set later, the number of threads has no effect if its modules import torch.
+        os.environ.update({**ENVIRONMENT, **(environment or {})})
+        try:
+            self._process.start()
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
         theirs.close()
         self._answer()
 
@@ -73,10 +80,7 @@ class EngineProcess:
         return value
 
 
-def _serve(
-    pipe: Any, environment: dict[str, str], prepare: Callable[[], None] | None, model: str, arguments: dict[str, Any]
-) -> None:
-    os.environ.update({**ENVIRONMENT, **environment})
+def _serve(pipe: Any, prepare: Callable[[], None] | None, model: str, arguments: dict[str, Any]) -> None:
     if prepare is not None:
         prepare()
     from vllm import LLM
