@@ -16,6 +16,7 @@ from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
+from infernix_plugin.matching.collector import collection_paused
 from infernix_plugin.matching.companions.argument_names import DistinctNames, DistinctNamesGrammar, WrittenTokens
 from infernix_plugin.matching.companions.unique import Companions
 from infernix_plugin.matching.compiled import CompiledGrammar
@@ -129,7 +130,7 @@ class ConstraintCompiler:
 
     def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
         # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
-        with budget.limit(self._seconds):
+        with budget.limit(self._seconds), collection_paused():
             built = build(constraint, self._options)
             content = self._restricted(built, constraint)
             budget.checkpoint()
@@ -141,7 +142,7 @@ class ConstraintCompiler:
     def _build_tools(
         self, contract: ToolContract, content: OutputConstraint | None, framing: Framing
     ) -> CompiledGrammar:
-        with budget.limit(self._seconds):
+        with budget.limit(self._seconds), collection_paused():
             calls = calls_of(contract, self._options)
             answer = None if content is None else self._restricted(build(content, self._options), content)
             tokens = self._call_tokens()
@@ -168,7 +169,7 @@ class ConstraintCompiler:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > (limit := self._options.max_grammar_bytes):
             raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
-        with budget.limit(self._seconds):
+        with budget.limit(self._seconds), collection_paused():
             return CompiledGrammar(self.domain, self._engines.xgrammar.compile_structural_tag(text))
 
     def _place_of(self, token: int, constraint: OutputConstraint) -> str | None:
