@@ -1,8 +1,8 @@
 """The cyclic garbage collector, paused while a grammar is compiled.
 
-A compile makes hundreds of thousands of small objects that are all alive until it ends. Every collection meanwhile looks
-at them, and at the whole vocabulary, to find nothing: half of the time of a large schema. What a compile may allocate
-is bounded by its own limits.
+A compile makes hundreds of thousands of small objects that are all alive until it ends. Every collection meanwhile
+looks at them, and at the whole vocabulary, to find nothing: half of the time of a large schema. What a compile may
+allocate is bounded by its own limits.
 """
 
 from __future__ import annotations
