@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,25 @@ from vllm.sampling_params import StructuredOutputsParams
 
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.framing.continuation import written_content
-from infernix_plugin.framing.phases import THINK_CLOSE
+from infernix_plugin.framing.phases import SEPARATOR, THINK_CLOSE, THINK_OPEN
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import TokenDomain
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.translation import Asked
+
+_CLOSED_REASONING = re.compile(rf"\s*{THINK_OPEN}(?P<reasoning>.*?){THINK_CLOSE}\n*(?P<content>.*)", re.DOTALL)
+
+
+def lay_out_reasoning(request: Any) -> None:
+    """Write closed reasoning at the beginning of a message to continue as Qwen's templates write it.
+
+    A template takes the two apart and joins them in its own layout; vLLM refuses a message that is another afterwards.
+    """
+    last = request.messages[-1] if getattr(request, "messages", None) and is_continuation(request) else None
+    found = _CLOSED_REASONING.fullmatch(last["content"]) if last and isinstance(last.get("content"), str) else None
+    if last and found and THINK_CLOSE not in found["content"]:
+        laid_out = f"{THINK_OPEN}\n{found['reasoning'].strip()}\n{THINK_CLOSE}{SEPARATOR}{found['content']}"
+        request.messages = [*request.messages[:-1], {**last, "content": laid_out}]
 
 
 def continued(request: Any, asked: Asked, prompt: Sequence[int], domain: TokenDomain) -> Asked:
@@ -76,7 +91,7 @@ def _compare(prefix: str, text: str | None) -> None:
     if text is None:
         return
     # Reasoning in the message is behind the framing; content must be there to the letter.
-    content = text.rpartition(THINK_CLOSE)[2].removeprefix("\n\n") if THINK_CLOSE in text else text
+    content = text.rpartition(THINK_CLOSE)[2].removeprefix(SEPARATOR) if THINK_CLOSE in text else text
     if prefix and content != prefix:
         raise ConflictingConstraints(
             "The chat template changed the message to continue, so its content cannot be told from the prompt.",

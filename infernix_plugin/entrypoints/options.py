@@ -82,6 +82,21 @@ def constraint_sources(request: Any) -> list[str]:
     return [name for name, there in present.items() if there]
 
 
+def check_display(request: Any) -> None:
+    """Refuse to show the control tokens of constrained output: they are its form, and no part of what it says.
+
+    Only what the client asks for: vLLM's own parsers set the same option to see the tokens themselves.
+
+    Raises:
+        ConflictingConstraints: located by the option's name.
+    """
+    if getattr(request, "skip_special_tokens", True) is False:
+        raise ConflictingConstraints(
+            "skip_special_tokens cannot be false beside a constraint: special tokens are not part of its text.",
+            location="skip_special_tokens",
+        )
+
+
 def check_sampling(options: Any, model_stops: Collection[int]) -> None:
     """Refuse sampling options that could cut, prolong or forbid constrained content.
 

@@ -18,14 +18,16 @@ from typing import Any
 from vllm.exceptions import VLLMError
 
 from infernix_plugin import settings
-from infernix_plugin.entrypoints.continuation import continued, is_continuation
+from infernix_plugin.entrypoints.continuation import continued, is_continuation, lay_out_reasoning
 from infernix_plugin.entrypoints.guided import named_as_given, read_guided
 from infernix_plugin.entrypoints.options import (
+    check_display,
     check_request,
     check_sampling,
     constraint_sources,
     keep_penalties_of_the_model_out,
 )
+from infernix_plugin.entrypoints.origin import Origin, origin_of
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
@@ -70,16 +72,18 @@ def refuse_conflicts(request: Any) -> str | None:
     try:
         guided = read_guided(request)
         check_request(request)
+        field = guided or next(iter(constraint_sources(request)), None)
+        if field is not None:
+            check_display(request)
     except ConstraintError as error:
         raise refusal(named_as_given(error, guided), "") from error
-    field = guided or next(iter(constraint_sources(request)), None)
     if field is not None:
         keep_penalties_of_the_model_out(request)
     return field
 
 
 @contextmanager
-def joined_tools(renderer: Any, request: Any) -> Iterator[None]:
+def ready_to_render(renderer: Any, request: Any) -> Iterator[None]:
     """Make one constraint of the request's content and tools, and keep from the prompt what is none of its business.
 
     Only if our parser reads the outputs of the ``renderer`` (vLLM's ``OnlineRenderer``).
@@ -87,11 +91,16 @@ def joined_tools(renderer: Any, request: Any) -> Iterator[None]:
     Raises:
         VLLMValidationError: they contradict each other; becomes an HTTP 400.
     """
-    if renderer.parser is not OutputParser or not getattr(request, "tools", None):
+    if renderer.parser is not OutputParser:
+        yield
+        return
+    lay_out_reasoning(request)
+    if not getattr(request, "tools", None):
         yield
         return
     own = settings.current()
-    join_tools(request, compiler_for(renderer.model_config, renderer.renderer.tokenizer, own).domain, own)
+    if origin_of(request) is not Origin.COUNT_TOKENS:
+        join_tools(request, compiler_for(renderer.model_config, renderer.renderer.tokenizer, own).domain, own)
     with unmarked_tools(request):
         yield
 
@@ -112,7 +121,8 @@ async def validate_request(
         VLLMValidationError: becomes an HTTP 400.
     """
     sources = constraint_sources(request)
-    if not sources:
+    origin = origin_of(request)
+    if not sources or origin is Origin.COUNT_TOKENS:
         return
     field = field or sources[0]
     try:
@@ -126,6 +136,8 @@ async def validate_request(
         await asyncio.get_running_loop().run_in_executor(_threads, _judge, compiler, params, request, prompts)
     except InfernixError as error:
         place = located(error, request)
+        if origin is Origin.MESSAGES and field == "response_format":
+            field = "output_config.format"
         raise _response(place, field if place is error else "") from error
 
 

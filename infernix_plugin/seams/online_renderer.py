@@ -20,7 +20,7 @@ def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[
             from infernix_plugin.entrypoints import validation
 
             field = validation.refuse_conflicts(request)
-            with validation.joined_tools(self, request):
+            with validation.ready_to_render(self, request):
                 result = await original(self, request, *args, **kwargs)
             prompts = prompts_of(result)
             if prompts is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from infernix_plugin.seams import (
     anthropic_continuation,
+    chat_tool_choice,
     draft_marks,
     draft_proposers,
     engine_arguments,
@@ -11,6 +12,7 @@ from infernix_plugin.seams import (
     online_renderer,
     output_parser,
     post_import,
+    reasoning_config,
     rejection_sampler,
     request_output,
     responses_stream,
@@ -24,6 +26,8 @@ from infernix_plugin.seams.seam import Seam
 
 ALL: tuple[Seam, ...] = (
     engine_arguments.SEAM,
+    reasoning_config.DEFAULTS,
+    reasoning_config.TOKEN_IDS,
     sampling_params.SEAM,
     online_renderer.CHAT,
     online_renderer.COMPLETION,
@@ -31,6 +35,7 @@ ALL: tuple[Seam, ...] = (
     output_parser.GET_PARSER,
     output_parser.CHAT,
     anthropic_continuation.SEAM,
+    chat_tool_choice.SEAM,
     engine_core_manager.SEAM,
     scheduler_output.SEAM,
     draft_marks.SEAM,

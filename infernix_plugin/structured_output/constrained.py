@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
+from infernix_plugin.framing.thinking_budget import ThinkingBudget
 from infernix_plugin.matching import MaskState, Session
 from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.matching.domain import bitset
 from infernix_plugin.spec_decode.grammar_drafts import RequestDrafter
 from infernix_plugin.structured_output.record import Record, error_record
 
@@ -32,6 +34,7 @@ class ConstrainedRequest:
         session: Session | None = None,
         allowed: Rows | None = None,
         drafter: RequestDrafter | None = None,
+        budget: ThinkingBudget | None = None,
     ) -> None:
         """Start at the beginning of the language, or where ``session`` is.
 
@@ -42,6 +45,7 @@ class ConstrainedRequest:
             allowed: int32[mask_words], cleared bits are never sampled: stop tokens of the vocabulary at which vLLM does
                 not stop this request, so that generation would go on behind the end of the content.
             drafter: proposes what the grammar forces; it has read what ``session`` is behind.
+            budget: of the reasoning.
         """
         self.session = session or prepared.compiled.session()
         self.kind = kind
@@ -51,6 +55,7 @@ class ConstrainedRequest:
         self._committed = 0
         self._before_dead_end: Sequence[int] | None = None
         self._drafter = drafter
+        self._budget = budget
         self._drafts: tuple[list[int], int] = ([], 0)
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
@@ -68,6 +73,10 @@ class ConstrainedRequest:
         used = len(known) + 1
         states = self.session.lookahead(known, rows[:used])
         rows[used:] = EVERYTHING
+        if self._budget is not None:
+            for position, token in enumerate(self._budget.forced(known)):
+                if token is not None and states[position] is MaskState.READY:
+                    states[position] = _withhold(rows[position], bitset([token], rows.shape[1] * 32))
         if self._allowed is not None:
             for position, state in enumerate(states):
                 if state is MaskState.READY:
@@ -91,8 +100,9 @@ class ConstrainedRequest:
         if accepted == len(tokens):
             self.session.commit()
             self._committed += accepted
-            if self._drafter is not None:
-                self._drafter.observe(tokens)
+            for watching in (self._drafter, self._budget):
+                if watching is not None:
+                    watching.observe(tokens)
             return True
         self.session.discard()
         self.failure = self._explain(tokens[:accepted])

@@ -12,6 +12,8 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError
+from infernix_plugin.framing.phases import prompt_framing
+from infernix_plugin.framing.thinking_budget import ThinkingBudget, budget_of
 from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
 from infernix_plugin.spec_decode import replacement
@@ -61,12 +63,14 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         structured = request.structured_output_request
         if structured is None:
             return
+        budget = request.sampling_params.thinking_token_budget
+        request.sampling_params.thinking_token_budget = None  # the masks keep it, not vLLM's sampler
         if self._use_async_grammar_compilation and hasattr(self, "executor"):
-            structured.grammar = self.executor.submit(self._prepare, request)
+            structured.grammar = self.executor.submit(self._prepare, request, budget)
             return
         done: Future[ConstrainedRequest] = Future()
         try:
-            done.set_result(self._prepare(request))
+            done.set_result(self._prepare(request, budget))
         except Exception as error:
             done.set_exception(error)
         structured.grammar = done
@@ -148,7 +152,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             self._rows = np.empty((max(rows, most), self._words), dtype=np.int32)
         return self._rows[:rows]
 
-    def _prepare(self, request: Any) -> ConstrainedRequest:
+    def _prepare(self, request: Any, thinking_tokens: int | None) -> ConstrainedRequest:
         try:
             params = request.sampling_params.structured_outputs
             asked = asked_of(params)
@@ -162,6 +166,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 session=compiler.session(asked, prepared),
                 allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
                 drafter=self._drafter(compiler, written_before(asked)) if self._grammar_drafts else None,
+                budget=self._budget(compiler, request.prompt_token_ids, thinking_tokens),
             )
         except ConstraintError as error:
             logger.warning("Request %s is refused: %s", request.request_id, error)
@@ -174,6 +179,11 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         if self._grammar_drafter is None:
             self._grammar_drafter = GrammarDrafter(compiler.domain, self.tokenizer)
         return RequestDrafter(self._grammar_drafter, before.encode())
+
+    def _budget(self, compiler: RequestCompiler, prompt: list[int], tokens: int | None) -> ThinkingBudget | None:
+        reasoning = self.vllm_config.reasoning_config
+        closing = (reasoning.reasoning_end_token_ids or ()) if reasoning is not None else ()
+        return budget_of(tokens, prompt, prompt_framing(prompt, compiler.domain), compiler.domain, closing)
 
     def _request_compiler(self) -> RequestCompiler:
         if self._compiler is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import anthropic
+import httpx
 import jsonschema
 import openai
 import pytest
@@ -265,3 +266,62 @@ def test_messages(claude, choice, stream):
         assert not calls
     else:
         assert (answer.stop_reason == "tool_use") == bool(calls)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_allowed_tools(client, mode, stream):
+    named = [{"type": "function", "function": {"name": "ping"}}]
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": named}}
+    for seed in range(3):
+        *_, calls, finish = chat(
+            client, tools=CHAT_TOOLS, tool_choice=choice, stream=stream, seed=seed, temperature=1.5, max_tokens=200
+        )
+        assert {name for name, _ in calls} <= {"ping"}
+        assert calls or mode == "auto" or finish == "length"
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        {"mode": "required", "tools": [{"type": "function", "function": {"name": "pong"}}]},
+        {"mode": "none", "tools": [{"type": "function", "function": {"name": "ping"}}]},
+        {"mode": "auto", "tools": []},
+        {"mode": "auto"},
+    ],
+    ids=["undeclared", "mode", "empty", "missing"],
+)
+def test_a_wrong_list_of_allowed_tools_is_refused(client, allowed):
+    with pytest.raises(openai.BadRequestError) as refused:
+        chat(client, tools=CHAT_TOOLS, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert refused.value.param.startswith("tool_choice")
+
+
+@pytest.mark.parametrize("fields", [{"tools": CHAT_TOOLS}, {"response_format": {"type": "json_object"}}], ids=str)
+def test_special_tokens_are_not_shown_beside_a_constraint(client, fields):
+    choice = {"tool_choice": "required"} if "tools" in fields else {}
+    with pytest.raises(openai.BadRequestError) as refused:
+        chat(client, **fields, **choice, extra_body={"skip_special_tokens": False})
+    assert refused.value.param == "skip_special_tokens"
+
+
+def test_counting_compiles_nothing(tiny_server, claude):
+    """A tool that no grammar can be made for is counted all the same, and ``strict`` adds no token."""
+    impossible = {"type": "object", "properties": {"a": {}}, "required": []}
+
+    def counted(**more):
+        tools = [{"name": "f", "input_schema": impossible, **more}]
+        messages = [{"role": "user", "content": ASK}]
+        return claude.messages.count_tokens(model="tiny", messages=messages, tools=tools).input_tokens
+
+    assert counted(strict=True) == counted()
+    answer = httpx.post(
+        f"{tiny_server.url}/tokenize",
+        json={
+            "model": "tiny",
+            "messages": [{"role": "user", "content": ASK}],
+            "tools": [chat_tool(parameters=impossible, strict=True)],
+        },
+    )
+    assert answer.status_code == 200
+    assert answer.json()["count"] > 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from vllm.sampling_params import StructuredOutputsParams
 
-from infernix_plugin.entrypoints.options import check_sampling
+from infernix_plugin.entrypoints.options import check_display, check_sampling
 from infernix_plugin.entrypoints.refusals import refusal
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.entrypoints.tools.request import contract_of
@@ -48,6 +48,7 @@ def _join(request: Any, contract: ToolContract, domain: TokenDomain) -> None:
         return
     if content is None and not contract.demands and not _leaves_room(request, domain):
         return
+    check_display(request)
     request.structured_outputs = StructuredOutputsParams(structural_tag=FramedOutput(contract, content).text())
     for field in ("response_format", "text"):
         if hasattr(request, field):
@@ -57,6 +58,7 @@ def _join(request: Any, contract: ToolContract, domain: TokenDomain) -> None:
 def _leaves_room(request: Any, domain: TokenDomain) -> bool:
     """Whether the request can be given a constraint that it did not ask for."""
     try:
+        check_display(request)
         check_sampling(request, domain.stop_ids)
     except ConflictingConstraints:
         return False

@@ -6,6 +6,7 @@ import copy
 import re
 from typing import Any, TypeVar
 
+from infernix_plugin.entrypoints.origin import Origin, origin_of
 from infernix_plugin.errors import ConstraintError, InfernixError
 
 Error = TypeVar("Error", bound=InfernixError)
@@ -24,7 +25,11 @@ def located(error: Error, request: Any) -> Error:
         return error
     moved = copy.copy(error)
     assert isinstance(moved, ConstraintError)
-    moved.location = f"{_paths(request.tools)[int(found[1])]}.{found[2]}{location[found.end() :]}"
+    path, member = _paths(request.tools)[int(found[1])], found[2]
+    if origin_of(request) is Origin.MESSAGES:
+        path = path.removesuffix(".function")
+        member = {"parameters": "input_schema"}.get(member, member)
+    moved.location = f"{path}.{member}{location[found.end() :]}"
     return moved
 
 

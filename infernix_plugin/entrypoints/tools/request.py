@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from infernix_plugin.entrypoints.origin import Origin, origin_of
+from infernix_plugin.entrypoints.tools.allowed import allowed_names
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 
@@ -25,10 +27,12 @@ def contract_of(request: Any, *, basic: bool) -> ToolContract | None:
     if not tools:
         return None
     choice, allowed = _choice(request.tool_choice)
-    named = allowed is not None and len(allowed) == 1 and choice is CallChoice.REQUIRED
+    allowed = allowed_names(request) or allowed
+    named = getattr(request.tool_choice, "type", "") in ("function", "custom")
+    named = named and origin_of(request) is Origin.CHAT
     parallel = request.parallel_tool_calls is not False
     if named and "parallel_tool_calls" not in request.model_fields_set:
-        parallel = False  # a named choice is one call unless the client says otherwise
+        parallel = False  # OpenAI's named choice is one call unless the client says otherwise
     return ToolContract(tuple(tools), choice, allowed, parallel, basic)
 
 
