@@ -336,3 +336,32 @@ def test_both_processes_say_that_the_plugin_is_active(tiny_server):
     log = tiny_server.log.read_text(errors="replace")
     assert "infernix-plugin is active (vLLM" in log
     assert "infernix-plugin is active in the engine core" in log
+
+
+def test_a_raw_prompt_is_no_prefix_of_the_output(client):
+    """A completion constrains all of its new text, whatever its prompt ends with."""
+    schema_of = {
+        "type": "object",
+        "properties": {"a": {"type": "boolean"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    for prompt in ('{"a":', '{"a": true}', "[", ""):
+        answer = client.completions.create(
+            model="tiny",
+            prompt=prompt or "q",
+            max_tokens=300,
+            seed=1,
+            extra_body={"structured_outputs": {"json": schema_of}},
+        )
+        assert answer.choices[0].finish_reason == "stop"
+        assert isinstance(json.loads(answer.choices[0].text)["a"], bool)
+
+
+@pytest.mark.parametrize("option", [{"include_stop_str_in_output": True}, {"skip_special_tokens": False}], ids=str)
+def test_options_that_show_the_end_or_special_tokens_are_refused_beside_tools_and_content(client, option):
+    tools = [{"type": "function", "function": {"name": "ping"}}]
+    for fields in ({"tools": tools, "tool_choice": "required"}, {"response_format": {"type": "json_object"}}):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.chat.completions.create(model="tiny", messages=QUESTION, max_tokens=2, extra_body=option, **fields)
+        assert refused.value.param == next(iter(option))

@@ -297,14 +297,6 @@ def test_a_wrong_list_of_allowed_tools_is_refused(client, allowed):
     assert refused.value.param.startswith("tool_choice")
 
 
-@pytest.mark.parametrize("fields", [{"tools": CHAT_TOOLS}, {"response_format": {"type": "json_object"}}], ids=str)
-def test_special_tokens_are_not_shown_beside_a_constraint(client, fields):
-    choice = {"tool_choice": "required"} if "tools" in fields else {}
-    with pytest.raises(openai.BadRequestError) as refused:
-        chat(client, **fields, **choice, extra_body={"skip_special_tokens": False})
-    assert refused.value.param == "skip_special_tokens"
-
-
 def test_counting_compiles_nothing(tiny_server, claude):
     """A tool that no grammar can be made for is counted all the same, and ``strict`` adds no token."""
     impossible = {"type": "object", "properties": {"a": {}}, "required": []}
