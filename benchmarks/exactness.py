@@ -118,6 +118,7 @@ def _subjects(drafts: Path) -> Iterator[_Subject]:
             yield _Subject(VLLM, "n-gram", {"speculative_config": speculation}, install_repairs_only)
         elif not proposer.settings and name != "DFlash2":  # which vLLM has on its GPU runner only
             yield _Subject(VLLM, name, {"speculative_config": speculation}, install_repairs_only)
+    yield _Subject(PLUGIN, NONE, engine_arguments(NONE, drafts))  # a second time: what the tests say of equal engines
 
 
 def _measure(model: Path, subject: _Subject, baseline: Baseline, samples: int, seed: int) -> Iterator[Row]:
@@ -156,13 +157,15 @@ _INTRODUCTION = """\
 
 Made by `python -m benchmarks.exactness` on the tiny checkpoint, with the real vLLM engine on a CPU. A constraint of 31
 strings, cut at 3 tokens, is sampled with every proposer. The law of its outputs is enumerated in float64 from the
-model's own unconstrained log-probabilities: *p (law)* is the chi-square test against it, *p (plain)* the one against
-the outputs of the engine without speculation. p below 0.001 is a failure. *Illegal* counts the steps with an illegal
-draft; vLLM does not count its own. *vLLM alone* is vLLM's own manager and rejection sampler, with those repairs of its
-CPU backend without which it reads uninitialised memory.
+model's own unconstrained log-probabilities: *p law* is the chi-square test against it, *p plain* the one against
+the outputs of the engine without speculation. p below 0.001 is a failure. *Rejected* are all drafts that were not
+accepted, with those behind a rejected one. *Illegal* counts the steps with an illegal draft; vLLM drops its own before
+it counts anything. *vLLM alone* is vLLM's own manager and rejection sampler, with those repairs of its CPU backend
+without which it reads uninitialised memory; proposer *none* is the engine without speculation a second time. Chi-square
+is given with its degrees of freedom.
 
-| | proposer | drawn with | samples | drafts | accepted | illegal | chi2 (law) | p (law) | chi2 (plain) | p (plain) | |
-|:--|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|:--|"""
+| | proposer | drawn at | samples | drafts | accepted | rejected | illegal | chi2 law | p law | chi2 plain | p plain | |
+|:--|:--|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|:--|"""
 _GREEDY = """
 Greedy outputs for constraints of every kind, token by token against those without speculation. A tie is a first
 difference at which the two best tokens are less than 0.125 nats apart: one step of several positions rounds in other
@@ -192,6 +195,7 @@ def _exactness_page(rows: list[Row]) -> list[str]:
             f"{row.samples:,}",
             f"{row.drafted:,}",
             f"{row.accepted:,}",
+            f"{row.drafted - row.accepted:,}",
             f"{row.illegal:,}" if row.system == PLUGIN else "",
             f"{row.law_chi_square:,.1f} / {row.law_freedom}",
             f"{row.law_p:.2g}",

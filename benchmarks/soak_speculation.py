@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import random
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -132,7 +133,7 @@ class Soak:
         asked = self._asked.get(output.request_id)
         if asked is None:  # another output of a request that was aborted in this step
             return
-        asked.latest |= {completion.index: completion for completion in output.outputs}
+        asked.latest |= {completion.index: _as_it_is_now(completion) for completion in output.outputs}
         longest = max(len(completion.token_ids) for completion in asked.latest.values())
         abort = asked.abort_after is not None and longest >= asked.abort_after and not output.finished
         if not (output.finished or abort):
@@ -165,6 +166,13 @@ class Soak:
 
     def _wrong(self, language: SoakLanguage, completion: Any, why: str) -> None:
         self.tally.wrong.append(f"{language.name}: {why}: {completion.finish_reason} {completion.token_ids}")
+
+
+def _as_it_is_now(completion: Any) -> Any:
+    """Copy an output: vLLM goes on appending to the token ids of one that it handed out before its end."""
+    copied = copy(completion)
+    copied.token_ids = list(completion.token_ids)
+    return copied
 
 
 def _serve(pipe: Any, model: Path, proposer: str, tokens: int, seed: int) -> None:
