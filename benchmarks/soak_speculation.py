@@ -22,6 +22,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -85,6 +86,7 @@ class Soak:
                 self._ask()
             for output in self._engine.step():
                 self._look_at(output)
+        self._judge_unfinished()
         self.tally.seconds = perf_counter() - started
         for metric in self._llm.get_metrics():
             if metric.name == "vllm:spec_decode_num_draft_tokens":
@@ -145,6 +147,22 @@ class Soak:
         if asked.language is not None:
             for completion in asked.latest.values():
                 self._judge(asked.language, completion)
+
+    def _judge_unfinished(self) -> None:
+        """Judge what is in flight as if it had been cut here, and ended outputs whose request has others in flight."""
+        parents = {}
+        for state in self._engine.output_processor.request_states.values():
+            parent = state.parent_req
+            name = (parent or state).external_req_id
+            language = self._asked[name].language
+            if language is None:
+                continue
+            self._judge(language, SimpleNamespace(token_ids=state.detokenizer.output_token_ids, finish_reason=None))
+            if parent is not None:
+                parents[name] = language, parent
+        for language, parent in parents.values():
+            for completion in filter(None, parent.output_aggregator):
+                self._judge(language, completion)
 
     def _judge(self, language: SoakLanguage, completion: Any) -> None:
         tally, ids = self.tally, list(completion.token_ids)
