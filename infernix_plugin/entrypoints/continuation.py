@@ -44,8 +44,7 @@ def continued(request: Any, asked: Asked, prompt: Sequence[int], domain: TokenDo
         contract, content = None, asked
     else:
         return asked
-    prefix = _decoded(written_content(prompt, domain))
-    _compare(prefix, last_text(request))
+    prefix = _written(prompt, domain, last_text(request))
     if not prefix:
         return asked
     framed = FramedOutput(contract, content, prefix)
@@ -87,14 +86,23 @@ def _decoded(written: bytes) -> str:
         raise ConflictingConstraints("The message to continue ends inside a character.", location="messages") from None
 
 
-def _compare(prefix: str, text: str | None) -> None:
-    if text is None:
-        return
-    # Reasoning in the message is behind the framing; content must be there to the letter.
-    content = text.rpartition(THINK_CLOSE)[2].removeprefix(SEPARATOR) if THINK_CLOSE in text else text
-    if prefix and content != prefix:
+def _written(prompt: Sequence[int], domain: TokenDomain, text: str | None) -> str:
+    """What the prompt holds of the message to continue, which must be what the client wrote."""
+    if text is not None and THINK_CLOSE in text:
+        # Reasoning in the message is behind the framing; content must be there to the letter.
+        text = text.rpartition(THINK_CLOSE)[2].removeprefix(SEPARATOR)
+    found = written_content(prompt, domain)
+    if found is None:
+        # Another model's form: its prompt ends with the message, or the template changed that.
+        prefix = text or ""
+        kept = text is not None and b"".join(map(domain.token_bytes, prompt)).endswith(text.encode())
+    else:
+        prefix = _decoded(found)
+        kept = text is None or prefix in ("", text)
+    if not kept:
         raise ConflictingConstraints(
             "The chat template changed the message to continue, so its content cannot be told from the prompt.",
             location="messages",
             hint="Most templates cut whitespace off the ends; let the message end with another character.",
         )
+    return prefix

@@ -29,6 +29,7 @@ from infernix_plugin.entrypoints.options import (
 )
 from infernix_plugin.entrypoints.origin import Origin, origin_of
 from infernix_plugin.entrypoints.refusals import failure, refusal
+from infernix_plugin.entrypoints.tools.allowed import allowed_names
 from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
@@ -42,6 +43,7 @@ from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, As
 logger = logging.getLogger(__name__)
 
 _REMEMBERED = 4096
+_ALLOWED_ELSEWHERE = "tool_choice of the type allowed_tools is only enforced for models with Qwen's form of calls."
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="infernix-validation")
 _accepted: OrderedDict[tuple[RequestCompiler, Asked], None] = OrderedDict()
@@ -92,6 +94,8 @@ def ready_to_render(renderer: Any, request: Any) -> Iterator[None]:
         VLLMValidationError: they contradict each other; becomes an HTTP 400.
     """
     if renderer.parser is not OutputParser:
+        if allowed_names(request) is not None:
+            raise refusal(ConflictingConstraints(_ALLOWED_ELSEWHERE, location="tool_choice"), "")
         yield
         return
     lay_out_reasoning(request)

@@ -25,16 +25,19 @@ class Vocabulary(Protocol):
         """A token that writes exactly this byte."""
 
 
-def written_content(prompt_token_ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
+def written_content(prompt_token_ids: Sequence[int], vocabulary: Vocabulary) -> bytes | None:
     """The content of the last message of a prompt, as far as it is written; nothing if the reasoning is still open.
 
+    ``None`` if no token says where the message begins, as in prompts that are not of Qwen's form.
     A prompt token may hold the end of the framing and the beginning of the content, so this goes by bytes.
     """
     markers = {marker: vocabulary.control_id(marker) for marker in (THINK_OPEN, THINK_CLOSE, MESSAGE_START)}
     known = {token for token in markers.values() if token is not None}
     at = next((at for at in range(len(prompt_token_ids) - 1, -1, -1) if prompt_token_ids[at] in known), None)
-    if at is None or prompt_token_ids[at] == markers[THINK_OPEN]:
+    if at is not None and prompt_token_ids[at] == markers[THINK_OPEN]:
         return b""
+    if at is None or markers[MESSAGE_START] is None:
+        return None
     behind = b"".join(map(vocabulary.token_bytes, prompt_token_ids[at + 1 :]))
     lead = ROLE_LINE if prompt_token_ids[at] == markers[MESSAGE_START] else SEPARATOR.encode()
     return behind.removeprefix(lead)

@@ -25,12 +25,27 @@ OPEN, CLOSE, START = CONTROL["<think>"], CONTROL["</think>"], CONTROL["<|im_star
         ([START, *b"assistant\n", OPEN, *b"\nstep 1"], b""),
         ([START, *b"assistant\n", OPEN, *b"x", CLOSE, *b"\n\n\nyz\xe2"], b"\nyz\xe2"),
         ([START, *b"assistant\nx", CONTROL["<tool_call>"], *b"\n<f"], b"x<tool_call>\n<f"),
-        ([*b"no markers"], b""),
-        ([], b""),
+        ([*b"no markers"], None),
+        ([], None),
     ],
 )
 def test_the_content_behind_the_framing(prompt, content):
     assert written_content(prompt, DOMAIN) == content
+
+
+@pytest.mark.parametrize(
+    ("prompt", "content"),
+    [([*b"<s>assistant: x"], None), ([CLOSE, *b"\n\nearlier, and then a question"], None), ([OPEN, *b"x"], b"")],
+)
+def test_without_a_token_that_begins_a_message_only_open_reasoning_is_certain(prompt, content):
+    class Other:
+        token_bytes = staticmethod(DOMAIN.token_bytes)
+
+        @staticmethod
+        def control_id(text):
+            return None if text == "<|im_start|>" else DOMAIN.control_id(text)
+
+    assert written_content(prompt, Other()) == content
 
 
 def test_calls_that_are_complete_cannot_be_continued():
