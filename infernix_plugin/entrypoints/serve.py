@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 DRAFTS = 3
 """Drafts of a model's own MTP head; more are rejected too often to pay."""
@@ -18,7 +19,7 @@ def command_line(model: str, options: Sequence[str], *, on_cpu: bool) -> list[st
     - On a CPU, a hybrid model cannot speculate and cache prefixes at once (vLLM's copy kernel is for GPUs).
     """
     defaults: list[str] = []
-    config = _config(Path(model))
+    config = _config(model)
     speculating = _says(options, "speculative-config", "sc")
     if not speculating and _has_mtp(config):
         speculating = True
@@ -39,7 +40,9 @@ def run(model: str, options: Sequence[str]) -> None:
     from infernix_plugin.entrypoints.demo.server import vllm_command
 
     command = vllm_command()
-    os.execv(command, [command, *command_line(model, options, on_cpu=bool(current_platform.is_cpu()))])
+    arguments = command_line(model, options, on_cpu=bool(current_platform.is_cpu()))
+    print(f"infernix: vllm {shlex.join(arguments)}", file=sys.stderr, flush=True)
+    os.execv(command, [command, *arguments])
 
 
 def _says(options: Sequence[str], *names: str) -> bool:
@@ -47,12 +50,13 @@ def _says(options: Sequence[str], *names: str) -> bool:
     return any(option.partition("=")[0].replace("_", "-") in flags for option in options)
 
 
-def _config(directory: Path) -> dict[str, object]:
+def _config(model: str) -> dict[str, object]:
+    """The model's configuration, its text part on top; empty if there is none, which vLLM will say better."""
+    from transformers import PretrainedConfig
+
     try:
-        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        config, _ = PretrainedConfig.get_config_dict(model)
     except (OSError, ValueError):
-        return {}
-    if not isinstance(config, dict):
         return {}
     inner = config.get("text_config")
     return {**config, **inner} if isinstance(inner, dict) else config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,10 +12,20 @@ from infernix_plugin.seams.seam import Seam
 _MODULE = "vllm.renderers.online_renderer"
 
 
+_IGNORED = "removed guided-decoding field"
+
+
+def _is_true(record: logging.LogRecord) -> bool:
+    """vLLM warns that it ignores the guided fields; with us they count."""
+    return _IGNORED not in str(record.msg)
+
+
 def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[Any], Any]:
     """Return a replacer; ``prompts_of`` picks the engine inputs of a result, ``None`` for an error response."""
 
     def replace(original: Any) -> Any:
+        logging.getLogger("vllm.entrypoints.serve.engine.protocol").addFilter(_is_true)
+
         @functools.wraps(original)
         async def render(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
             from infernix_plugin.entrypoints import validation

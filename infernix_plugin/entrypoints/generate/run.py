@@ -61,17 +61,19 @@ def _message(error: openai.APIError) -> str:
 
 def _stream(chunks: Any) -> Exit:
     calls: list[dict[str, str]] = []
-    finish = None
+    finish, text = None, False
     for chunk in chunks:
         for choice in chunk.choices:
             finish = choice.finish_reason or finish
+            text = text or bool(choice.delta.content)
             print(choice.delta.content or "", end="", flush=True)
             print(getattr(choice.delta, "reasoning", None) or "", end="", flush=True, file=sys.stderr)
             for call in choice.delta.tool_calls or []:
                 if call.id:
                     calls.append({"name": call.function.name, "arguments": ""})
                 calls[call.index]["arguments"] += call.function.arguments or ""
-    print(flush=True)
+    if text:
+        print(flush=True)
     if finish == "length":
         calls = calls[:-1]  # the last one may be cut
         print("infernix: the answer was cut at the limit of tokens", file=sys.stderr)
@@ -87,6 +89,7 @@ def _server(model: str) -> Iterator[str]:
         return
     from vllm.platforms import current_platform
 
+    print(f"infernix: starting a server for {model}", file=sys.stderr, flush=True)
     arguments = command_line(model, ["--max-num-seqs", "1", "--enforce-eager"], on_cpu=bool(current_platform.is_cpu()))
     with tempfile.TemporaryDirectory() as directory, serve(arguments[1:], log=Path(directory) / "server.log") as server:
         server.wait_until_healthy(lambda waited: None)

@@ -294,7 +294,7 @@ class Lowering:
             raise UnsupportedSchema(
                 "uniqueItems is not supported beside contains",
                 location=pointer_of(goal),
-                hint=f"give items an enum of at most {MAX_UNIQUE_VALUES} values, or drop one of the two",
+                hint="drop one of the two",
             )
         if not has_supply(self._reducer, branch, goal):
             return NEVER
