@@ -56,7 +56,7 @@ def _config(model: str) -> dict[str, object]:
 
     try:
         config, _ = PretrainedConfig.get_config_dict(model)
-    except (OSError, ValueError):
+    except (OSError, ValueError, AttributeError):
         return {}
     inner = config.get("text_config")
     return {**config, **inner} if isinstance(inner, dict) else config

@@ -104,6 +104,8 @@ class OutputReader:
         """Read content that was written before; of it, only a call that it leaves open is published again."""
         read = self.feed(tokens)
         self._events = [event for event in read if isinstance(event, CallStarted | ArgumentsText)]
+        if self._phase is _Phase.CONTENT:
+            self._held = ""
 
     def finish(self) -> list[Event]:
         """The output is over, at a limit if no stop token was read; returns what was held back."""
@@ -180,6 +182,12 @@ class OutputReader:
         self._text(text.removeprefix(separator) if self._form.enforced else text.lstrip("\n"))
 
     def _behind_call(self, text: str) -> None:
+        if self._call_close is None:  # then the end is spelled
+            closing = text.lstrip("\n")
+            text = closing.removeprefix(CALL_CLOSE) if closing.startswith(CALL_CLOSE) else text
+            if CALL_CLOSE.startswith(closing):
+                self._held = text
+                return
         self._held = text
         if not text.strip():
             return

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infernix_plugin.framing.events import ArgumentsText, CallEnded, CallStarted, ContentText
+from infernix_plugin.framing.events import ArgumentsText, CallEnded, CallStarted, ContentText, ReadOutput
 from infernix_plugin.framing.reader import OutputReader
 from infernix_plugin.framing.tools.call_reader import UnreadableCall
 from infernix_plugin.framing.tools.contract import Tool, ToolContract
+from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.model_executor.tiny.chat_template import CHAT_TEMPLATE
-from tests.framing.calling import CONTROL, DOMAIN, STOP, THINKING, form_of, read, required, schema, tokens_of
+from tests.framing.calling import CONTROL, DOMAIN, PIECES, STOP, THINKING, form_of, read, required, schema, tokens_of
 from tests.framing.test_tool_grammar import FREE, PING, WEATHER, call
 
 WRITE = Tool("write", json.dumps({"properties": {"path": {"type": "string"}, "body": {"type": "string"}}}))
@@ -236,3 +237,34 @@ def test_calls_round_trip_through_the_chat_template(city, items, count):
     output = read(form_of(required(tool), enforced=True), [*_bytes_and_markers(written), STOP])
     assert arguments_of(output) == [("f", arguments)]
     assert FREE.name not in written
+
+
+def test_types_that_lead_back_to_themselves_are_read_at_once():
+    twice = {"anyOf": [{"$ref": "#/properties/a"}, {"$ref": "#/properties/a"}, {"type": "integer"}]}
+    chain = {f"d{n}": {"allOf": [{"$ref": f"#/properties/d{n + 1}"}] * 2} for n in range(60)}
+    tool = Tool("f", json.dumps({"properties": {"a": twice, **chain, "d60": {"type": "boolean"}}}))
+    assert arguments_of(free(call("f", ("a", "7"), ("d0", "true")), tool)) == [("f", {"a": 7, "d0": True})]
+
+
+@pytest.mark.parametrize("text", ["Let me\n\n", "Let me\n", "\n"])
+def test_line_breaks_of_a_prefix_are_not_published_again(text):
+    reader = OutputReader(form_of(ToolContract((FREE,)), enforced=True), DOMAIN)
+    reader.go_on_from(list(text.encode()))
+    assert reader.feed([*b"see", STOP]) == [ContentText("see")]
+
+
+def test_a_vocabulary_without_the_closing_token():
+    control = {marker: token for marker, token in CONTROL.items() if marker != "</tool_call>"}
+    close = CONTROL["</tool_call>"]
+    domain = TokenDomain([*PIECES[:close], b"", *PIECES[close + 1 :]], control=control, stop=[STOP])
+    session = ConstraintCompiler(domain).prepare_tools(required(PING)).compiled.session()
+    ids = []
+    for part in (call("ping") + "\n" + call("ping")).split("<tool_call>")[1:]:
+        ids += [CONTROL["<tool_call>"], *part.encode()]
+    assert all(session.accept(token) for token in [*ids, STOP])
+    for enforced in (True, False):
+        reader, output = OutputReader(form_of(required(PING), enforced=enforced), domain), ReadOutput()
+        for token in ids:
+            output.add(reader.feed([token]))
+        output.add(reader.feed([STOP]))
+        assert (arguments_of(output), output.content) == ([("ping", {})] * 2, "")

@@ -245,7 +245,9 @@ def test_a_pattern_and_the_end_of_the_value_hold_together():
 
 
 @pytest.mark.parametrize(
-    "tools", [[Tool("a"), Tool("a")], [Tool("")], [Tool("a>b")], [Tool("a\nb")]], ids=["twice", "empty", ">", "newline"]
+    "tools",
+    [[Tool("a"), Tool("a")], [Tool("")], [Tool("a>b")], [Tool("a\nb")], [Tool("\ud800")]],
+    ids=["twice", "empty", ">", "newline", "surrogate"],
 )
 def test_names_that_cannot_be_told_apart_or_written_are_refused(tools):
     with pytest.raises(ConflictingConstraints, match=r"tools\[") as refused:

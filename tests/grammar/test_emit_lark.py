@@ -11,4 +11,4 @@ def test_nothing_repeated_is_the_empty_text(item):
     nothing = terminal(Literal(""))
     assert terminal(Repeat(item, 0, 0)) == nothing
     assert terminal(Seq((Repeat(item, 0, 0), Repeat(Literal("c"), 0, 0)))).replace("()", "") in (nothing, "/(?:)(?:)/")
-    assert terminal(repeat(chars("a"), 1, 3)) == "/a{1,3}/"
+    assert terminal(repeat(chars("a"), 1, 3)) == "/[a]{1,3}/"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,6 +21,7 @@ from infernix_plugin.matching.memo.account import ALLOWANCE, Account
 from infernix_plugin.matching.memo.machine import LOST
 from infernix_plugin.matching.memo.masks import KnownMask
 from infernix_plugin.matching.memo.matcher import RememberedGrammar, _Matcher
+from infernix_plugin.matching.memo.memory import Memory
 from tests.matching.support import DOMAIN, PIECES, RememberingEngine, compiled, mask, new_row, random_walk
 from tests.oracles import ir_strategies
 
@@ -303,3 +305,33 @@ def test_a_kept_mask_is_the_mask(tokens: list[int], words: int) -> None:
     row[:] = 0
     kept.write(copy)
     assert bool(copy.any()) == bool(members)
+
+
+def test_what_is_remembered_is_counted_while_others_begin_to_remember():
+    memory, failures = Memory(1), []
+
+    class Member:
+        bytes = 2
+
+        def forget(self):
+            self.bytes = 0
+
+    def begin():
+        members = []
+        for _ in range(3000):
+            members.append(Member())
+            memory.watch(members[-1])
+
+    def spend():
+        try:
+            for _ in range(300):
+                memory.spend(2)
+        except RuntimeError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=target) for target in (begin, spend, begin, spend)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures

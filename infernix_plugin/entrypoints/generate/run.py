@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
+import typer
 
 from infernix_plugin.entrypoints.demo.server import serve
 from infernix_plugin.entrypoints.generate.request import GenerateOptions, fields_of
@@ -75,16 +77,20 @@ def _stream(chunks: Any) -> Exit:
     if text:
         print(flush=True)
     if finish == "length":
-        calls = calls[:-1]  # the last one may be cut
         print("infernix: the answer was cut at the limit of tokens", file=sys.stderr)
     for call in calls:
-        print(json.dumps({**call, "arguments": json.loads(call["arguments"])}, ensure_ascii=False), flush=True)
+        with contextlib.suppress(ValueError):  # cut off
+            print(json.dumps({**call, "arguments": json.loads(call["arguments"])}, ensure_ascii=False), flush=True)
     return Exit.CUT if finish == "length" else Exit.COMPLETE
 
 
 @contextlib.contextmanager
 def _server(model: str) -> Iterator[str]:
     if model.startswith(("http://", "https://")):
+        try:
+            urlsplit(model)
+        except ValueError as error:
+            raise typer.BadParameter(f"{model} is no URL: {error}") from None
         yield model
         return
     from vllm.platforms import current_platform

@@ -103,11 +103,19 @@ class ToolContract:
 
 
 def _check_names(names: Sequence[str]) -> None:
+    seen: set[str] = set()
     for index, name in enumerate(names):
         place = f"tools[{index}].name"
-        if not name or any(char in name for char in UNNAMEABLE):
+        if not name or any(char in name for char in UNNAMEABLE) or not _is_text(name):
             raise ConflictingConstraints(
-                f"The name {excerpt(name)} of a tool is empty or holds a line break or {'>'!r}", location=place
+                f"The name {excerpt(name)} of a tool is empty or holds a line break, {'>'!r} or half a character",
+                location=place,
             )
-        if name in names[:index]:
+        if name in seen:
             raise ConflictingConstraints(f"There are two tools of the name {excerpt(name)}", location=place)
+        seen.add(name)
+
+
+def _is_text(name: str) -> bool:
+    """Whether it holds no lone surrogate, which no output can spell."""
+    return name.encode("utf-8", "ignore").decode() == name

@@ -17,7 +17,6 @@ from enum import Enum, auto
 from typing import Any, NoReturn
 
 KINDS = frozenset({"object", "array", "string", "number", "boolean", "null"})
-_MAX_DEPTH = 64
 _BLANKS = " \t\n\r"
 _PYTHON_WORDS = {"True": ("boolean", "true"), "False": ("boolean", "false"), "None": ("null", "null")}
 
@@ -75,7 +74,7 @@ def declared_encodings(parameters: str | None) -> dict[str, Encoding]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
         return {}
-    return {name: _of_kinds(_declared_kinds(schema, declared, 0)) for name, declared in properties.items()}
+    return {name: _of_kinds(_declared_kinds(schema, declared)) for name, declared in properties.items()}
 
 
 def _of_kinds(kinds: frozenset[str] | None) -> Encoding:
@@ -84,25 +83,29 @@ def _of_kinds(kinds: frozenset[str] | None) -> Encoding:
     return TEXT if kinds == {"string"} else Encoding(Written.DECIDED_AT_END, kinds, lenient=True)
 
 
-def _declared_kinds(document: Mapping[str, Any], schema: Any, depth: int) -> frozenset[str] | None:
-    """The JSON types that a schema speaks of, ``None`` if it speaks of none."""
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return None
-    names = schema.get("type")
-    if names is not None:
-        named = [names] if isinstance(names, str) else names if isinstance(names, list) else []
-        return frozenset("number" if name == "integer" else name for name in named if isinstance(name, str)) & KINDS
-    if "const" in schema or isinstance(schema.get("enum"), list):
-        values = [schema["const"]] if "const" in schema else schema["enum"]
-        return frozenset(map(_kind, values))
+def _declared_kinds(document: Mapping[str, Any], schema: Any) -> frozenset[str] | None:
+    """The JSON types that a schema speaks of, ``None`` if it speaks of none. Every part is looked at once."""
     found: set[str] = set()
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        parts = schema.get(keyword)
-        for part in parts if isinstance(parts, list) else ():
-            found |= _declared_kinds(document, part, depth + 1) or set()
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        found |= _declared_kinds(document, _resolved(document, reference), depth + 1) or set()
+    seen: set[int] = set()
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        names = part.get("type")
+        if names is not None:
+            named = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+            found |= {"number" if name == "integer" else name for name in named if isinstance(name, str)} & KINDS
+        elif "const" in part or isinstance(part.get("enum"), list):
+            found |= set(map(_kind, [part["const"]] if "const" in part else part["enum"]))
+        else:
+            for keyword in ("anyOf", "oneOf", "allOf"):
+                parts = part.get(keyword)
+                pending += parts if isinstance(parts, list) else []
+            reference = part.get("$ref")
+            if isinstance(reference, str):
+                pending.append(_resolved(document, reference))
     return frozenset(found) or None
 
 

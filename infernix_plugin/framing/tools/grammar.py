@@ -75,7 +75,8 @@ def calls_of(contract: ToolContract, options: GrammarOptions) -> tuple[Call, ...
         try:
             found.append(_call_of(tool, options))
         except ConstraintError as error:
-            place = f"tools[{index}].parameters{error.location or ''}"
+            location = error.location or ""
+            place = f"tools[{index}].parameters{location if location.startswith('#') else f' {location}'}".rstrip()
             raise type(error)(error.message, location=place, hint=error.hint) from error
     return tuple(found)
 

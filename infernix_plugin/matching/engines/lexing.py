@@ -24,6 +24,7 @@ from itertools import combinations, pairwise
 from operator import and_, or_
 from typing import NamedTuple
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import SharedFold, components, leaves, nullable, references
 from infernix_plugin.grammar.emit_lark import literal_pieces, terminal
 from infernix_plugin.grammar.ir import (
@@ -349,15 +350,22 @@ def _zones(rules: Mapping[str, Node]) -> dict[str, int]:
     allowed that nothing else matches its text. Two terminals of different zones are therefore never allowed together,
     even if they are equal.
     """
+    entries = _entries(rules)
+    if not entries:
+        return {}
+    users: dict[str, set[str]] = {name: set() for name in rules}
+    for name, body in rules.items():
+        for used in references(body):
+            users[used].add(name)
     found: list[set[str]] = []
-    for entry in _entries(rules):
+    for entry in entries:
+        budget.checkpoint()
         inside, pending = {entry}, [entry]
         while pending:
             below = set(references(rules[pending.pop()])) - inside
             inside |= below
             pending.extend(below)
-        outside = [name for name in rules if name not in inside]
-        if not any(inside.intersection(references(rules[name])) - {entry} for name in outside):
+        if all(users[name] <= inside for name in inside - {entry}):
             found.append(inside)
     zones: dict[str, int] = {}
     for number, inside in enumerate(sorted(found, key=len, reverse=True), 1):
