@@ -56,7 +56,9 @@ def _config(model: str) -> dict[str, object]:
 
     try:
         config, _ = PretrainedConfig.get_config_dict(model)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(config, dict):
         return {}
     inner = config.get("text_config")
     return {**config, **inner} if isinstance(inner, dict) else config
