@@ -23,7 +23,7 @@ from benchmarks.soak_speculation import Tally
 from tests.engine.exactness import SETTINGS, Greedy, Subject
 from tests.engine.proposers import NONE, PROPOSERS, engine_arguments
 from tests.engine.vllm_alone import install_repairs_only
-from tests.oracles.output_law import Law, against_each_other, against_law
+from tests.oracles.output_law import ChiSquare, Law, against_each_other, against_law
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks" / "exactness.md"
 PLUGIN, VLLM = "infernix-plugin", "vLLM alone"
@@ -204,13 +204,23 @@ def _exactness_page(rows: list[Row]) -> list[str]:
             "equal" if min(row.law_p, row.plain_p) > LEAST_P else "**biased**",
         ]
         lines.append(_line(cells))
-    lines.append(_GREEDY)
+    lines += ["", *_together(rows), _GREEDY]
     for row in {(row.system, row.proposer): row for row in rows}.values():
         equal = row.greedy_outputs - row.greedy_ties - row.greedy_different
         lines.append(
             _line([row.system, row.proposer, row.greedy_outputs, equal, row.greedy_ties, row.greedy_different])
         )
     return lines
+
+
+def _together(rows: list[Row]) -> Iterator[str]:
+    yield "The plugin's proposers together, whose samples are independent, against the law:"
+    yield ""
+    for setting in SETTINGS:
+        own = [row for row in rows if (row.system, row.setting) == (PLUGIN, setting) and row.proposer != NONE]
+        summed = ChiSquare(sum(row.law_chi_square for row in own), sum(row.law_freedom for row in own))
+        samples = sum(row.samples for row in own)
+        yield f"- {setting}: {samples:,} samples, {summed.statistic:.1f} / {summed.freedom}, p = {summed.p:.2g}"
 
 
 def _soak_page(tallies: list[Tally]) -> list[str]:

@@ -17,10 +17,11 @@ from tests.oracles.output_law import against_each_other, against_law
 
 pytestmark = pytest.mark.engine
 
-IN_CI = ("n-gram copies",)
+IN_CI = ("n-gram copies, else MTP, sampled", "grammar, else n-gram copies, else DFlash2")
+"""Between them, what each draft may be drawn from: all tokens, a few candidates, or one."""
 ALL = bool(os.environ.get("INFERNIX_TEST_ALL_PROPOSERS"))
 """Minutes instead of two."""
-SAMPLES = int(os.environ.get("INFERNIX_TEST_SAMPLES", "2000"))
+SAMPLES = int(os.environ.get("INFERNIX_TEST_SAMPLES", "1500"))
 """Outputs for each proposer and setting."""
 LEAST_P = 0.001
 SEED_STEP = 10_000_000

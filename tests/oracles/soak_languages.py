@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -55,21 +56,23 @@ def _choice(name: str, choices: list[str]) -> SoakLanguage:
 
 def _schema(name: str, schema: dict[str, Any]) -> SoakLanguage:
     validator = jsonschema.Draft202012Validator(schema)
+    is_open = isinstance(schema.get("additionalProperties"), dict)
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """Refuse names that occur twice, but for undeclared ones: of those the last counts (docs/support.md)."""
+        times = Counter(name for name, _ in pairs)
+        if any(count > 1 and not (is_open and name not in schema["properties"]) for name, count in times.items()):
+            raise ValueError("a name occurs twice")
+        return dict(pairs)
 
     def member(text: str) -> bool:
         try:
-            value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse)
+            value = json.loads(text, object_pairs_hook=members, parse_constant=_refuse)
         except ValueError:
             return False
         return bool(validator.is_valid(value))
 
     return SoakLanguage(name, "json", schema, member, begins_an_object, exact_prefix=False)
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key occurs twice")
-    return dict(pairs)
 
 
 def _refuse(constant: str) -> None:

@@ -112,3 +112,10 @@ def test_the_soak_oracles_tell_members_from_others(language):
     assert all(language.prefix(member[:size]) for size in range(len(member)))
     if language.exact_prefix:
         assert not language.prefix(member + " 1")
+
+
+def test_only_undeclared_names_may_occur_twice():
+    languages = {language.name: language for language in SOAK_LANGUAGES}
+    assert languages["open"].member('{"id": 1, "note": "", "x": true, "x": false}')
+    assert not languages["open"].member('{"id": 1, "id": 2, "note": ""}')
+    assert not languages["either"].member('{"kind": "a", "kind": "a", "text": "x"}')
