@@ -41,5 +41,9 @@ def test_defaults(checkpoint, config, options, on_cpu, defaults):
     assert command_line(model, options, on_cpu=on_cpu) == ["serve", model, *options, *defaults]
 
 
-def test_a_name_that_is_no_directory_gets_no_defaults():
+def test_a_name_without_a_configuration_gets_no_defaults(monkeypatch):
+    def nowhere(name):
+        raise OSError(name)
+
+    monkeypatch.setattr("transformers.PretrainedConfig.get_config_dict", nowhere)
     assert command_line("some/name", ["-tp", "2"], on_cpu=True) == ["serve", "some/name", "-tp", "2"]
