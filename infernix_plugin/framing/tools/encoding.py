@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NoReturn
 
+from infernix_plugin.grammar.json_schema.json_value import kind_of
+
 KINDS = frozenset({"object", "array", "string", "number", "boolean", "null"})
 _BLANKS = " \t\n\r"
 _PYTHON_WORDS = {"True": ("boolean", "true"), "False": ("boolean", "false"), "None": ("null", "null")}
@@ -98,7 +100,7 @@ def _declared_kinds(document: Mapping[str, Any], schema: Any) -> frozenset[str] 
             named = [names] if isinstance(names, str) else names if isinstance(names, list) else []
             found |= {"number" if name == "integer" else name for name in named if isinstance(name, str)} & KINDS
         elif "const" in part or isinstance(part.get("enum"), list):
-            found |= set(map(_kind, [part["const"]] if "const" in part else part["enum"]))
+            found |= set(map(kind_of, [part["const"]] if "const" in part else part["enum"]))
         else:
             for keyword in ("anyOf", "oneOf", "allOf"):
                 parts = part.get(keyword)
@@ -127,23 +129,7 @@ def _kind_of(text: str) -> str | None:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
-    return _kind(value)
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+    return kind_of(value)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -63,13 +63,13 @@ def shown(value: Json) -> str:
 
 
 def kind_of(value: Json) -> str:
-    """The JSON type of a value: ``null``, ``boolean``, ``number``, ``string``, ``array`` or ``object``."""
+    """The JSON type of a value of this module or of :mod:`json`: ``null``, ``boolean``, ``number``, ``string``, ..."""
     match value:
         case None:
             return "null"
         case bool():
             return "boolean"
-        case Number():
+        case Number() | int() | float():
             return "number"
         case str():
             return "string"
