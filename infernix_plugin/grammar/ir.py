@@ -246,6 +246,25 @@ def children(node: Node) -> tuple[Node, ...]:
     return _CHILDREN[type(node)](node)
 
 
+def rebuilt(node: Node, below: list[Node]) -> Node:
+    """``node`` over other sub-nodes, in the order of :func:`children`; itself if they are its own, or there are none."""
+    if all(old is new for old, new in zip(children(node), below, strict=False)):
+        return node
+    match node:
+        case Seq():
+            return Seq(tuple(below))
+        case Alt():
+            return Alt(tuple(below))
+        case And():
+            return And(tuple(below))
+        case Repeat(_, minimum, maximum):
+            return Repeat(below[0], minimum, maximum)
+        case Not():
+            return Not(below[0])
+        case _:
+            return Lexeme(below[0])
+
+
 def walk(node: Node) -> Iterator[Node]:
     """Every node of the tree below and including ``node``, without recursion and not through :class:`Ref`."""
     pending = [node]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.grammar.analysis import fold, leaves
-from infernix_plugin.grammar.ir import Alt, Grammar, Node, Repeat, Seq, TokenSet, alt
+from infernix_plugin.grammar.ir import Grammar, Node, TokenSet, alt, rebuilt
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 
 PlaceOf = Callable[[int], str | None]
@@ -79,17 +79,7 @@ def with_equal_exclusions(grammar: Grammar) -> Grammar:
 
 
 def _map_token_sets(grammar: Grammar, replacement: Callable[[TokenSet], Node]) -> Grammar:
-    def rebuilt(node: Node, below: list[Node]) -> Node:
-        match node:
-            case TokenSet():
-                return replacement(node)
-            case Seq():
-                return Seq(tuple(below))
-            case Alt():
-                return Alt(tuple(below))
-            case Repeat(_, minimum, maximum):
-                return Repeat(below[0], minimum, maximum)
-            case _:
-                return node  # what is left is free of tokens
+    def replaced(node: Node, below: list[Node]) -> Node:
+        return replacement(node) if isinstance(node, TokenSet) else rebuilt(node, below)
 
-    return replace(grammar, rules={name: fold(body, rebuilt) for name, body in grammar.rules.items()})
+    return replace(grammar, rules={name: fold(body, replaced) for name, body in grammar.rules.items()})

@@ -20,16 +20,14 @@ from infernix_plugin.framing.tools.strict import strict_arguments
 from infernix_plugin.grammar.analysis import fold
 from infernix_plugin.grammar.ir import (
     EPSILON,
-    Alt,
     Grammar,
     Lexeme,
     Literal,
     Node,
     Ref,
-    Repeat,
-    Seq,
     TokenSet,
     alt,
+    rebuilt,
     repeat,
     seq,
 )
@@ -135,17 +133,7 @@ def _sequence(calls: tuple[Call, ...], tokens: CallTokens, rules: dict[str, Node
 def _renamed(grammar: Grammar, prefix: str) -> dict[str, Node]:
     """The rules with ``prefix_`` before their names."""
 
-    def rebuilt(node: Node, below: list[Node]) -> Node:
-        match node:
-            case Ref(name):
-                return Ref(f"{prefix}_{name}")
-            case Seq():
-                return Seq(tuple(below))
-            case Alt():
-                return Alt(tuple(below))
-            case Repeat(_, minimum, maximum):
-                return Repeat(below[0], minimum, maximum)
-            case _:
-                return node
+    def renamed(node: Node, below: list[Node]) -> Node:
+        return Ref(f"{prefix}_{node.name}") if isinstance(node, Ref) else rebuilt(node, below)
 
-    return {f"{prefix}_{name}": fold(body, rebuilt, Lexeme) for name, body in grammar.rules.items()}
+    return {f"{prefix}_{name}": fold(body, renamed, Lexeme) for name, body in grammar.rules.items()}

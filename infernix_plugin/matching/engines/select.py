@@ -28,17 +28,13 @@ from infernix_plugin.grammar.analysis import (
 from infernix_plugin.grammar.budget import CompileTimeout
 from infernix_plugin.grammar.ir import (
     EPSILON,
-    Alt,
-    And,
     CharSet,
     Grammar,
     Lexeme,
     Node,
-    Not,
     Ref,
-    Repeat,
-    Seq,
     TokenSet,
+    rebuilt,
     walk,
 )
 from infernix_plugin.matching.domain import TokenDomain
@@ -133,21 +129,7 @@ def _written_out(grammar: Grammar) -> Node | None:
     sizes: dict[str, int] = {}
 
     def replaced(node: Node, below: list[Node]) -> Node:
-        match node:
-            case Ref(name):
-                return bodies[name]
-            case Seq():
-                return Seq(tuple(below))
-            case Alt():
-                return Alt(tuple(below))
-            case And():
-                return And(tuple(below))
-            case Repeat(_, minimum, maximum):
-                return Repeat(below[0], minimum, maximum)
-            case Not():
-                return Not(below[0])
-            case _:
-                return node
+        return bodies[node.name] if isinstance(node, Ref) else rebuilt(node, below)
 
     needed = reachable(grammar)
     for (name,) in dependency_order({name: body for name, body in grammar.rules.items() if name in needed}):
