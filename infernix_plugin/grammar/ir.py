@@ -247,7 +247,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def rebuilt(node: Node, below: list[Node]) -> Node:
-    """``node`` over other sub-nodes, in the order of :func:`children`; itself if they are its own, or there are none."""
+    """``node`` over other sub-nodes, in the order of :func:`children`; itself if they are its own or there are none."""
     if all(old is new for old, new in zip(children(node), below, strict=False)):
         return node
     match node:

@@ -6,6 +6,7 @@ but the same object always stands for the same texts, so positions that hold the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from functools import lru_cache
 from typing import Protocol
@@ -42,15 +43,16 @@ class _Done:
 DONE: Atom = _Done()
 
 
-class _Leaf:
+class _Leaf(ABC):
     """Strings that are all longer than nothing."""
 
     __slots__ = ()
     accepting = False
     open = True
 
+    @abstractmethod
     def after(self, byte: int) -> Atom | None:
-        raise NotImplementedError
+        """What may follow ``byte`` at the start of one of them."""
 
 
 class _Text(_Leaf):
