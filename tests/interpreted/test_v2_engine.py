@@ -53,10 +53,14 @@ def test_constrained_requests(tiny_model, run):
 
 
 def check_broken_rows(llm, params):
-    """From its second step on, the model gives NaN for one request: it ends alone, with what it had."""
+    """From its second step on, the model gives NaN for the first request: it ends alone, with what it had.
+
+    Constraints compile beside the engine, so that request may join after the last, unconstrained one.
+    """
     runner = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker.model_runner
     sample, compute_logits = runner.sample, runner.model.compute_logits
-    seen, broken = [], []
+    broken = f"{llm.request_counter.counter}-"
+    seen, prompts_done = [], set()
 
     def sample_and_look(hidden_states, input_batch, grammar_output):
         seen[:] = [input_batch]
@@ -65,12 +69,11 @@ def check_broken_rows(llm, params):
     def compute_broken_logits(hidden_states):
         logits = compute_logits(hidden_states)
         batch = seen[0]
-        if not broken:  # the first step ends the prompts; its first request is the one to break
-            broken.append(batch.req_ids[0])
-        elif broken[0] in batch.req_ids:
-            row = batch.req_ids.index(broken[0])
-            # All but the last token: the interpreter's maximum raises where nothing is a number.
-            logits[batch.cu_num_logits_np[row] : batch.cu_num_logits_np[row + 1], :-1] = float("nan")
+        for row, request in enumerate(batch.req_ids):
+            if request.startswith(broken) and request in prompts_done:
+                # All but the last token: the interpreter's maximum raises where nothing is a number.
+                logits[batch.cu_num_logits_np[row] : batch.cu_num_logits_np[row + 1], :-1] = float("nan")
+        prompts_done.update(batch.req_ids)  # a prompt this short takes one step
         return logits
 
     runner.sample, runner.model.compute_logits = sample_and_look, compute_broken_logits
