@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar import budget
+from infernix_plugin.grammar.json_schema import keywords
 from infernix_plugin.grammar.json_schema.json_value import child
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
 from infernix_plugin.grammar.json_schema.shape import (
@@ -166,7 +167,7 @@ class _Search:
         schema = self._asking.document.schema_at(pointer_of((place,)))
         if isinstance(schema, bool):
             return [_NOTHING]
-        return self.cases(Reading(self._asking.document, place, self._asking.options), (*above, place))
+        return self.cases(keywords.read(self._asking.document, place, self._asking.options), (*above, place))
 
     def _choices(self, option: Option, above: tuple[str, ...]) -> Iterator[Case]:
         """The cases in which an option holds."""

@@ -11,7 +11,7 @@ from itertools import combinations
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
-from infernix_plugin.grammar.json_schema import facts
+from infernix_plugin.grammar.json_schema import facts, keywords
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement, one_member
 from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Derivatives, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
@@ -166,7 +166,7 @@ class Reducer:
         schema = self._document.at(pointer_of((place,)))
         if isinstance(schema, bool):
             return _Work([], lambda: ANY if schema else NOTHING)
-        reading = Reading(self._document, place, self._options)
+        reading = keywords.read(self._document, place, self._options)
         if reading.other_members or reading.other_items:  # every case has an option of each union
             reading.unions = [*(union for union in reading.unions if union.exclusive), unevaluated(reading)]
         unions = [self._disjoint(union) for union in reading.unions]
