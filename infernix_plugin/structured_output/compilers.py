@@ -6,8 +6,9 @@ import threading
 from typing import Any
 
 from infernix_plugin.errors import InvalidContinuation, excerpt
+from infernix_plugin.framing.branch import BranchObserver
 from infernix_plugin.framing.continuation import as_tokens
-from infernix_plugin.framing.phases import prompt_framing, read_by_parser
+from infernix_plugin.framing.phases import Framing, prompt_framing, read_by_parser
 from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import ConstraintCompiler, Session, TokenDomain
@@ -70,9 +71,7 @@ class RequestCompiler:
             ConstraintError: the constraint cannot be enforced.
         """
         compiler = self.compiler
-        framing = prompt_framing(prompt_token_ids, compiler.domain)
-        if delegated:
-            framing = read_by_parser(framing, compiler.domain)
+        framing = self._framing(prompt_token_ids, delegated=delegated)
         if isinstance(asked, StructuralTag):
             return compiler.prepare_structural_tag(asked.after(framing).text)
         match asked:
@@ -81,6 +80,21 @@ class RequestCompiler:
             case FramedOutput(None, OutputConstraint() as content) | (OutputConstraint() as content):
                 return compiler.prepare(content, framing=framing)
         raise TypeError(f"{asked!r} asks for nothing")
+
+    def branch(self, asked: Asked, prompt_token_ids: list[int], *, delegated: bool = False) -> BranchObserver | None:
+        """Return what will see whether the output becomes content or calls; ``None`` for a structural tag."""
+        if isinstance(asked, StructuralTag):
+            return None
+        return BranchObserver(
+            self._framing(prompt_token_ids, delegated=delegated),
+            self.domain,
+            calls=isinstance(asked, FramedOutput) and asked.has_calls,
+            prefix=written_before(asked),
+        )
+
+    def _framing(self, prompt_token_ids: list[int], *, delegated: bool) -> Framing:
+        framing = prompt_framing(prompt_token_ids, self.domain)
+        return read_by_parser(framing, self.domain) if delegated else framing
 
     def session(self, asked: Asked, prepared: Preparation) -> Session:
         """Return a new session of what :meth:`prepare` compiled, behind what is already written.

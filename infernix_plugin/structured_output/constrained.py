@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from infernix_plugin.errors import ConstraintDeadEnd, InfernixError
+from infernix_plugin.framing.branch import BranchObserver
 from infernix_plugin.framing.thinking_budget import ThinkingBudget
 from infernix_plugin.matching import MaskState, Session
 from infernix_plugin.matching.compiler import Preparation
@@ -35,6 +36,7 @@ class ConstrainedRequest:
         allowed: Rows | None = None,
         drafter: RequestDrafter | None = None,
         budget: ThinkingBudget | None = None,
+        branch: BranchObserver | None = None,
     ) -> None:
         """Start at the beginning of the language, or where ``session`` is.
 
@@ -46,6 +48,7 @@ class ConstrainedRequest:
                 not stop this request, so that generation would go on behind the end of the content.
             drafter: proposes what the grammar forces; it has read what ``session`` is behind.
             budget: of the reasoning.
+            branch: what the output becomes, for the record; ``None`` where only vLLM's parser could say.
         """
         self.session = session or prepared.compiled.session()
         self.kind = kind
@@ -56,6 +59,7 @@ class ConstrainedRequest:
         self._before_dead_end: Sequence[int] | None = None
         self._drafter = drafter
         self._budget = budget
+        self._branch = branch
         self._drafts: tuple[list[int], int] = ([], 0)
 
     def fill(self, drafts: Sequence[int], rows: Rows) -> list[MaskState]:
@@ -100,7 +104,7 @@ class ConstrainedRequest:
         if accepted == len(tokens):
             self.session.commit()
             self._committed += accepted
-            for watching in (self._drafter, self._budget):
+            for watching in (self._drafter, self._budget, self._branch):
                 if watching is not None:
                     watching.observe(tokens)
             return True
@@ -136,6 +140,7 @@ class ConstrainedRequest:
         counters = self.session.counters
         observed: Record = {
             "kind": self.kind,
+            **({} if self._branch is None else {"branch": self._branch.branch.value}),
             "complete": self.session.complete,
             "terminated": self.session.terminated,
             "cache": self._prepared.outcome.value,

@@ -159,7 +159,8 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             if request.prompt_token_ids is None:
                 raise ConflictingConstraints("A constraint needs a prompt of tokens; prompt embeddings have none.")
             compiler = self._request_compiler()
-            prepared = compiler.prepare(asked, request.prompt_token_ids, delegated=is_delegated(params))
+            delegated = is_delegated(params)
+            prepared = compiler.prepare(asked, request.prompt_token_ids, delegated=delegated)
             return ConstrainedRequest(
                 prepared,
                 kind=kind_of(asked),
@@ -167,6 +168,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
                 drafter=self._drafter(compiler, written_before(asked)) if self._grammar_drafts else None,
                 budget=self._budget(compiler, request.prompt_token_ids, thinking_tokens),
+                branch=compiler.branch(asked, request.prompt_token_ids, delegated=delegated),
             )
         except ConstraintError as error:
             logger.warning("Request %s is refused: %s", request.request_id, error)

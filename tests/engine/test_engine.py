@@ -53,6 +53,7 @@ def test_alone(engine, kind, temperature):
     LANGUAGES[kind].check(completion["text"], completion["finish_reason"])
     record = completion["constraint"]
     assert record["kind"] == kind
+    assert record["branch"] == ("content" if completion["text"] else "undecided")
     assert record["terminated"] == (completion["finish_reason"] == "stop")
     if record["terminated"]:
         assert record["complete"]
