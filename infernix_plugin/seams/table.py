@@ -21,7 +21,13 @@ from infernix_plugin.seams import (
     second_runner,
     speculative_options,
 )
-from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, gdn_lone_token, install_import_repairs
+from infernix_plugin.seams.cpu_faults import (
+    align_state_copy,
+    expand_batch,
+    gdn_conv_state,
+    gdn_lone_token,
+    install_import_repairs,
+)
 from infernix_plugin.seams.seam import Seam
 
 ALL: tuple[Seam, ...] = (
@@ -61,6 +67,7 @@ ALL: tuple[Seam, ...] = (
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
     gdn_lone_token.SEAM,
+    align_state_copy.SEAM,
 )
 
 

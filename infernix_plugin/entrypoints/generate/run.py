@@ -93,10 +93,8 @@ def _server(model: str) -> Iterator[str]:
             raise typer.BadParameter(f"{model} is no URL: {error}") from None
         yield model
         return
-    from vllm.platforms import current_platform
-
     print(f"infernix: starting a server for {model}", file=sys.stderr, flush=True)
-    arguments = command_line(model, ["--max-num-seqs", "1", "--enforce-eager"], on_cpu=bool(current_platform.is_cpu()))
+    arguments = command_line(model, ["--max-num-seqs", "1", "--enforce-eager"])
     with tempfile.TemporaryDirectory() as directory, serve(arguments[1:], log=Path(directory) / "server.log") as server:
         server.wait_until_healthy(lambda waited: None)
         yield server.url
