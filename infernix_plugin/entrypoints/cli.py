@@ -45,17 +45,25 @@ class Draft(StrEnum):
     DFLASH2 = "dflash2"
 
 
+class Family(StrEnum):
+    """Architectures of tiny checkpoints."""
+
+    QWEN3_5 = "qwen3.5"
+    FLASH_NEXT = "flash-next"
+
+
 @app.command("make-tiny-model")
 def make_tiny_model(
     directory: Directory,
+    family: Annotated[Family, _chosen(Family)(help="Architecture of the model.")] = Family.QWEN3_5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights; the same seed gives the same bytes.")] = 0,
-    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the tiny model instead.")] = None,
+    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the Qwen3.5 model instead.")] = None,
 ) -> None:
-    """Write a tiny Qwen3.5 checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
+    """Write a tiny checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
     from infernix_plugin.model_executor import tiny
 
     if draft is None:
-        tiny.make_tiny_model(directory, seed=seed, report=_report)
+        tiny.make_tiny_model(directory, family=family.value, seed=seed, report=_report)
     else:
         tiny.make_tiny_draft(directory, draft.value, seed=seed, report=_report)
 
