@@ -38,6 +38,7 @@ ALL: tuple[Seam, ...] = (
     online_renderer.CHAT,
     online_renderer.COMPLETION,
     online_renderer.RESPONSES,
+    online_renderer.PROMPT,
     output_parser.GET_PARSER,
     output_parser.CHAT,
     anthropic_continuation.SEAM,
