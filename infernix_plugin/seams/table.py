@@ -5,6 +5,7 @@ from __future__ import annotations
 from infernix_plugin.seams import (
     anthropic_continuation,
     chat_tool_choice,
+    checkpoint_check,
     draft_marks,
     draft_proposers,
     engine_arguments,
@@ -69,6 +70,7 @@ ALL: tuple[Seam, ...] = (
     gdn_conv_state.SEAM,
     gdn_lone_token.SEAM,
     align_state_copy.SEAM,
+    checkpoint_check.SEAM,
 )
 
 
