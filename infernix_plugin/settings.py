@@ -55,6 +55,9 @@ class Settings(BaseModel):
     """Whether tool calls keep their form and their names in every request with tools (``basic``), or only where a
     request asks for something: a strict tool, a choice of tools, a required call, no calls or one at most."""
 
+    log_requests: bool = True
+    """Whether the log gets a line for each constrained request that ended."""
+
     max_whitespace: NonNegativeInt = _DEFAULTS.max_whitespace
     """Longest run of insignificant whitespace between two JSON tokens."""
     unknown_keywords: Literal["refuse", "ignore"] = "refuse"

@@ -14,6 +14,7 @@ from infernix_plugin.errors import (
     InfernixError,
     NonFiniteLogits,
 )
+from infernix_plugin.observation.metrics import metrics
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$-]*")
 
@@ -34,6 +35,7 @@ class ConstraintFailed(VLLMUnprocessableEntityError):  # type: ignore[misc]
 
 def refusal(error: ConstraintError, field: str) -> VLLMValidationError:
     """Return the HTTP 400 for a constraint that came in the request field ``field``."""
+    metrics().count_refusal(error)
     source = "" if isinstance(error, ConflictingConstraints) or not field else f"{field}: "
     refused = ConstraintRefused(source + _message(error), parameter=error.location or field or None)
     refused.__cause__ = error

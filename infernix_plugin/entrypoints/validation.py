@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -29,11 +30,12 @@ from infernix_plugin.entrypoints.options import (
 from infernix_plugin.entrypoints.origin import Origin, origin_of
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.entrypoints.tools.allowed import allowed_names
-from infernix_plugin.entrypoints.tools.joining import join_tools
+from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
 from infernix_plugin.matching.cache import Outcome
+from infernix_plugin.observation.metrics import metrics
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
@@ -83,14 +85,9 @@ def refuse_conflicts(request: Any) -> str | None:
     return field
 
 
-def start_warming(model_config: Any, tokenizer: Any) -> None:
-    """Index the model's vocabulary in the background, before the first request."""
-    if tokenizer is not None:
-        compiler_for(model_config, tokenizer, settings.current()).start_warming()
-
-
-async def make_ready(renderer: Any, request: Any) -> None:
-    """Before a prompt is rendered: make one constraint of the request's content and tools.
+@contextmanager
+def ready_to_render(renderer: Any, request: Any) -> Iterator[None]:
+    """Make one constraint of the request's content and tools, and keep from the prompt what is none of its business.
 
     Only if our parser reads the outputs of the ``renderer`` (vLLM's ``OnlineRenderer``).
 
@@ -100,14 +97,17 @@ async def make_ready(renderer: Any, request: Any) -> None:
     if renderer.parser is not OutputParser:
         if allowed_names(request) is not None:
             raise refusal(ConflictingConstraints(_ALLOWED_ELSEWHERE, location="tool_choice"), "")
+        yield
         return
     lay_out_reasoning(request)
+    if not getattr(request, "tools", None):
+        yield
+        return
     own = settings.current()
-    compiler = compiler_for(renderer.model_config, renderer.renderer.tokenizer, own)
-    if not compiler.is_ready:  # the parser of the output needs the domain too, and may not block the event loop
-        await asyncio.get_running_loop().run_in_executor(_threads, lambda: compiler.domain)
-    if getattr(request, "tools", None) and origin_of(request) is not Origin.COUNT_TOKENS:
-        join_tools(request, compiler.domain, own)
+    if origin_of(request) is not Origin.COUNT_TOKENS:
+        join_tools(request, compiler_for(renderer.model_config, renderer.renderer.tokenizer, own).domain, own)
+    with unmarked_tools(request):
+        yield
 
 
 async def validate_request(
@@ -173,8 +173,9 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
                 return
     if prompts and is_continuation(options):
         asked = continued(options, asked, prompts[0], compiler.domain)
-    for prompt in prompts or [[]]:
-        _compile(compiler, asked, prompt)
+    with metrics().judging():
+        for prompt in prompts or [[]]:
+            _compile(compiler, asked, prompt)
     with _accepted_lock:
         _accepted[compiler, asked] = None
         _accepted.move_to_end((compiler, asked))
@@ -185,6 +186,7 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
 def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None:
     try:
         prepared = compiler.prepare(asked, prompt)
+        metrics().count_judged(prepared.outcome, prepared.seconds, compiler.compiler.stats())
         if isinstance(asked, FramedOutput) and asked.prefix:
             compiler.session(asked, prepared)
     except ConstraintError:

@@ -51,6 +51,8 @@ class CacheStats:
     evicted: int = 0
     entries: int = 0
     bytes: int = 0
+    building: int = 0
+    """Builds that run or wait for their turn."""
 
 
 class BuildCache(Generic[Value]):
@@ -127,7 +129,7 @@ class BuildCache(Generic[Value]):
     def stats(self) -> CacheStats:
         """A consistent snapshot."""
         with self._lock:
-            return CacheStats(**self._counts, entries=len(self._values), bytes=self._held)
+            return CacheStats(**self._counts, entries=len(self._values), bytes=self._held, building=len(self._building))
 
     def _keep(self, key: Hashable, value: Value) -> None:
         self._values[key] = value

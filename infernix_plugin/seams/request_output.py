@@ -12,17 +12,31 @@ _RECORD = "infernix_record"
 """Attribute of vLLM's ``RequestState``: the record of the request, once it arrived."""
 
 
+def _known_as(request_id: str, state: Any) -> tuple[str, int]:
+    """Return the client's name of a request and the index of the output; of an aborted one, the engine's name."""
+    if state is None:
+        return request_id, 0
+    whole = state.parent_req or state
+    return whole.external_req_id, state.request_index
+
+
 def _replace_process_outputs(original: Any) -> Any:
+    from infernix_plugin.observation.settle import Ended, settle
     from infernix_plugin.structured_output.record import detach
 
     @functools.wraps(original)
     def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        failed_parents = []
+        failed_parents, ended = [], []
         for output in engine_core_outputs:
-            output.kv_transfer_params, record = detach(output.kv_transfer_params)
-            state = self.request_states.get(output.request_id)
-            if record is None or state is None:
+            output.kv_transfer_params, record, figures = detach(output.kv_transfer_params)
+            if record is None:
                 continue
+            state = self.request_states.get(output.request_id)
+            if "kind" in record:
+                name, index = _known_as(output.request_id, state)
+                ended.append(Ended(name, index, output.finish_reason, record, figures))
+            if state is None:
+                continue  # it was aborted
             setattr(state, _RECORD, record)
             if "error" in record and state.parent_req is not None and state.queue is not None:
                 failed_parents.append(state.parent_req)
@@ -30,6 +44,8 @@ def _replace_process_outputs(original: Any) -> Any:
         for parent in failed_parents:
             # The client has its error; the other outputs it asked for would be generated for nobody.
             processed.reqs_to_abort.extend(self.abort_requests(list(parent.child_requests), internal=True))
+        for each in ended:
+            settle(each, count=self.log_stats)
         return processed
 
     return process_outputs
@@ -52,10 +68,6 @@ def _replace_make_request_output(original: Any) -> Any:
 
 
 def _replace_new_completion_output(original: Any) -> Any:
-    from vllm.outputs import CompletionOutput
-
-    CompletionOutput.constraint = None  # so that every output has the attribute
-
     @functools.wraps(original)
     def _new_completion_output(self: Any, *args: Any, **kwargs: Any) -> Any:
         completion = original(self, *args, **kwargs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from infernix_plugin.seams import (
     anthropic_continuation,
     chat_tool_choice,
-    checkpoint_check,
     draft_marks,
     draft_proposers,
     engine_arguments,
@@ -21,14 +20,9 @@ from infernix_plugin.seams import (
     scheduler_output,
     second_runner,
     speculative_options,
+    terminal_observation,
 )
-from infernix_plugin.seams.cpu_faults import (
-    align_state_copy,
-    expand_batch,
-    gdn_conv_state,
-    gdn_lone_token,
-    install_import_repairs,
-)
+from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, gdn_lone_token, install_import_repairs
 from infernix_plugin.seams.seam import Seam
 
 ALL: tuple[Seam, ...] = (
@@ -39,18 +33,29 @@ ALL: tuple[Seam, ...] = (
     online_renderer.CHAT,
     online_renderer.COMPLETION,
     online_renderer.RESPONSES,
-    online_renderer.PROMPT,
     output_parser.GET_PARSER,
     output_parser.CHAT,
     anthropic_continuation.SEAM,
     chat_tool_choice.SEAM,
     engine_core_manager.SEAM,
-    scheduler_output.SEAM,
+    scheduler_output.UPDATE,
+    scheduler_output.FINISH,
+    scheduler_output.SEND_ABORTED,
     draft_marks.SEAM,
     request_output.PROCESS_OUTPUTS,
     request_output.MAKE_REQUEST_OUTPUT,
     request_output.NEW_COMPLETION_OUTPUT,
     responses_stream.SEAM,
+    terminal_observation.MERGE,
+    terminal_observation.CHAT,
+    terminal_observation.CHAT_EVENTS,
+    terminal_observation.CHAT_CHUNKS,
+    terminal_observation.CHAT_BATCH,
+    terminal_observation.COMPLETION,
+    terminal_observation.COMPLETION_EVENTS,
+    terminal_observation.RESPONSES,
+    terminal_observation.MESSAGE,
+    terminal_observation.MESSAGE_EVENTS,
     rejection_sampler.SAMPLER,
     rejection_sampler.REJECTION_SAMPLER,
     rejection_sampler.SAMPLE_TOKENS,
@@ -69,8 +74,6 @@ ALL: tuple[Seam, ...] = (
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
     gdn_lone_token.SEAM,
-    align_state_copy.SEAM,
-    checkpoint_check.SEAM,
 )
 
 

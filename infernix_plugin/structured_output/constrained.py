@@ -56,6 +56,7 @@ class ConstrainedRequest:
         self._prepared = prepared
         self._allowed = allowed
         self._committed = 0
+        self._mask_bytes = 0
         self._before_dead_end: Sequence[int] | None = None
         self._drafter = drafter
         self._budget = budget
@@ -73,6 +74,7 @@ class ConstrainedRequest:
         Returns:
             The states of the rows up to the first unknown draft; the rows behind it allow everything.
         """
+        self._mask_bytes += rows.nbytes
         known = drafts[: drafts.index(UNKNOWN)] if UNKNOWN in drafts else drafts
         used = len(known) + 1
         states = self.session.lookahead(known, rows[:used])
@@ -145,6 +147,7 @@ class ConstrainedRequest:
             "terminated": self.session.terminated,
             "cache": self._prepared.outcome.value,
             "mask_positions": counters.mask_positions,
+            "mask_bytes": self._mask_bytes,
             "illegal_drafts": counters.illegal_drafts,
             "prepare_ms": _milliseconds(self._prepared.seconds),
             "mask_ms": _milliseconds(counters.mask_seconds),

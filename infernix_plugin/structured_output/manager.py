@@ -14,15 +14,18 @@ from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError
 from infernix_plugin.framing.phases import prompt_framing
 from infernix_plugin.framing.thinking_budget import ThinkingBudget, budget_of
+from infernix_plugin.matching.cache import CacheStats
 from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
 from infernix_plugin.spec_decode import replacement
 from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, RequestDrafter
 from infernix_plugin.spec_decode.proposal import mark_one_hot
+from infernix_plugin.structured_output.aborted import AbortedRequests
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for, written_before
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
 from infernix_plugin.structured_output.failures import StepFailures
-from infernix_plugin.structured_output.translation import asked_of, is_delegated, kind_of
+from infernix_plugin.structured_output.record import EngineFigures, Record, blank_record
+from infernix_plugin.structured_output.translation import asked_of, is_delegated, kind_of, observed_kind
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +55,12 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
         self.failures = StepFailures()
+        self.aborted = AbortedRequests()
         logger.info(
             "infernix-plugin is active in the engine core (vLLM %s, %d draft tokens)",
             installed_version(),
             self._max_drafts,
         )
-        if hasattr(self, "tokenizer") and vllm_config.model_config.runner_type == "generate":
-            self._request_compiler().start_warming()
 
     def grammar_init(self, request: Any) -> None:
         """Start compiling the request's constraint. Runs on the engine core's input thread and returns at once."""
@@ -135,6 +137,24 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         logger.warning("Request %s ends: %s", request.request_id, failure)
         new_token_ids.clear()
         return False
+
+    def record_of(self, request: Any) -> Record:
+        """Return the observation of a constrained request as it stands, ready or not."""
+        structured = request.structured_output_request
+        grammar = structured.grammar
+        if isinstance(grammar, ConstrainedRequest):
+            return grammar.record()
+        return blank_record(observed_kind(structured.params), grammar if isinstance(grammar, Exception) else None)
+
+    def figures(self) -> EngineFigures:
+        """Return what this engine core holds."""
+        stats = self._compiler.compiler.stats() if self._compiler is not None else CacheStats()
+        return EngineFigures(
+            index=int(self.vllm_config.parallel_config.data_parallel_index),
+            cache_bytes=stats.bytes,
+            cache_entries=stats.entries,
+            compiling=stats.building,
+        )
 
     def _fill(self, request: Any, drafts: list[int], rows: npt.NDArray[np.int32]) -> None:
         constrained: ConstrainedRequest = request.structured_output_request.grammar

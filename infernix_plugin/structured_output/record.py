@@ -1,19 +1,53 @@
 """What travels from the engine core to the API process when a constrained request ends.
 
 vLLM 0.32 gives an output no free field but ``kv_transfer_params``; the record rides there under one key and is taken
-out again before anything else in the API process sees it. Its values are plain, as msgpack needs them.
+out again before anything else in the API process sees it. Its values are plain, as msgpack needs them. Beside it, under
+a key of their own, ride the engine core's figures, which are no business of the client.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from infernix_plugin import errors
 from infernix_plugin.errors import ConstraintError, InfernixError
+from infernix_plugin.framing.branch import Branch
 
 KEY = "infernix"
+_ENGINE = "engine"
 
 Record = dict[str, Any]
+
+
+class EngineFigures(TypedDict):
+    """What one engine core holds at the moment."""
+
+    index: int
+    """Which engine of a data-parallel deployment."""
+    cache_bytes: int
+    cache_entries: int
+    compiling: int
+    """Grammars that are being compiled or wait for their turn."""
+
+
+def blank_record(kind: str, error: BaseException | None = None) -> Record:
+    """Return the observation of a request whose constraint never reached a session: what went wrong is ``error``."""
+    record: Record = {
+        "kind": kind,
+        "branch": Branch.UNDECIDED.value,
+        "complete": False,
+        "terminated": False,
+        "cache": None,
+        "mask_positions": 0,
+        "mask_bytes": 0,
+        "illegal_drafts": 0,
+        "prepare_ms": 0.0,
+        "mask_ms": 0.0,
+        "accept_ms": 0.0,
+    }
+    if error is not None:
+        record["error"] = error_record(error)
+    return record
 
 
 def error_record(error: BaseException) -> Record:
@@ -37,14 +71,16 @@ def error_from(record: Record) -> InfernixError:
     return InfernixError(record["message"])
 
 
-def attach(params: dict[str, Any] | None, record: Record) -> dict[str, Any]:
-    """Return ``kv_transfer_params`` with the record added."""
-    return {**(params or {}), KEY: record}
+def attach(params: dict[str, Any] | None, record: Record, figures: EngineFigures | None = None) -> dict[str, Any]:
+    """Return ``kv_transfer_params`` with the record, and the engine's figures, added."""
+    return {**(params or {}), KEY: record if figures is None else {**record, _ENGINE: figures}}
 
 
-def detach(params: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Record | None]:
-    """Split ``kv_transfer_params`` into what users may see and our record."""
+def detach(params: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Record | None, EngineFigures | None]:
+    """Split ``kv_transfer_params`` into what users may see, our record, and the engine's figures."""
     if not params or KEY not in params:
-        return params, None
+        return params, None, None
     rest = {key: value for key, value in params.items() if key != KEY}
-    return rest or None, params[KEY]
+    record = dict(params[KEY])
+    figures: EngineFigures | None = record.pop(_ENGINE, None)
+    return rest or None, record, figures

@@ -76,6 +76,14 @@ def kind_of(asked: Asked) -> str:
     raise TypeError(f"{type(asked).__name__} is nothing that can be asked")
 
 
+def observed_kind(params: Any) -> str:
+    """Return the kind of a constraint that may be none: where it cannot be read, the field that holds it."""
+    try:
+        return kind_of(asked_of(params))
+    except ConstraintError:
+        return {"json": "json_schema"}.get(field_of(params), field_of(params))
+
+
 def _tagged(text: str) -> Asked:
     if framed_output.TYPE in text:
         document = json.loads(text)

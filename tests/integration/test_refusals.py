@@ -60,10 +60,10 @@ def test_a_foreign_exception_does_not_leak():
 
 
 def test_a_record_does_not_disturb_transfer_parameters():
-    assert detach(attach(None, {"kind": "regex"})) == (None, {"kind": "regex"})
-    assert detach(attach({"a": 1}, {"kind": "regex"})) == ({"a": 1}, {"kind": "regex"})
-    assert detach({"a": 1}) == ({"a": 1}, None)
-    assert detach(None) == (None, None)
+    assert detach(attach(None, {"kind": "regex"})) == (None, {"kind": "regex"}, None)
+    assert detach(attach({"a": 1}, {"kind": "regex"}, {"index": 0})) == ({"a": 1}, {"kind": "regex"}, {"index": 0})
+    assert detach({"a": 1}) == ({"a": 1}, None, None)
+    assert detach(None) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -75,12 +75,16 @@ class ServerProcess(ProcessGroup):
 
     def draft_counts(self) -> DraftCounts:
         """Read vLLM's own counters of speculative decoding since the start from ``/metrics``."""
-        with _open(f"{self.url}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
+        text = self.metrics_text()
         return DraftCounts(
             drafted=_total(text, "vllm:spec_decode_num_draft_tokens_total"),
             accepted=_total(text, "vllm:spec_decode_num_accepted_tokens_total"),
         )
+
+    def metrics_text(self) -> str:
+        """Return what ``/metrics`` says now."""
+        with _open(f"{self.url}/metrics", timeout=10) as answer:
+            return str(answer.read().decode())
 
     def error_lines(self) -> list[str]:
         """Return the lines of the log that have the level ERROR or above."""

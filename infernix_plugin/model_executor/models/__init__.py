@@ -1,1 +1,0 @@
-"""The models that this package adds to vLLM where vLLM itself has none that runs."""
