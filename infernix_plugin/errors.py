@@ -27,6 +27,10 @@ class SettingsError(InfernixError):
     """``additional_config["infernix"]`` or an ``INFERNIX_*`` variable is not valid."""
 
 
+class CheckpointError(InfernixError):
+    """A checkpoint cannot be read, or does not hold the tensors that its model needs."""
+
+
 class ConstraintError(InfernixError):
     """A constraint that cannot be enforced.
 

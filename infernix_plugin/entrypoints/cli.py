@@ -45,19 +45,42 @@ class Draft(StrEnum):
     DFLASH2 = "dflash2"
 
 
+class Family(StrEnum):
+    """Architectures of tiny checkpoints."""
+
+    QWEN3_5 = "qwen3.5"
+    FLASH_NEXT = "flash-next"
+
+
 @app.command("make-tiny-model")
 def make_tiny_model(
     directory: Directory,
+    family: Annotated[Family, _chosen(Family)(help="Architecture of the model.")] = Family.QWEN3_5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights; the same seed gives the same bytes.")] = 0,
-    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the tiny model instead.")] = None,
+    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the Qwen3.5 model instead.")] = None,
 ) -> None:
-    """Write a tiny Qwen3.5 checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
+    """Write a tiny checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
     from infernix_plugin.model_executor import tiny
 
     if draft is None:
-        tiny.make_tiny_model(directory, seed=seed, report=_report)
+        tiny.make_tiny_model(directory, family=family.value, seed=seed, report=_report)
     else:
         tiny.make_tiny_draft(directory, draft.value, seed=seed, report=_report)
+
+
+@app.command("inspect-checkpoint")
+def inspect_checkpoint(
+    directory: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Checkpoint directory.")],
+    every: Annotated[bool, typer.Option("--all", help="A line for each tensor, not one for equal layers.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say which tensors of a checkpoint would be loaded where, and which are missing or unknown; loads nothing.
+
+    Exit code 0: complete, 1: something is missing, unknown, of a wrong shape, or cannot be read, 2: wrong usage.
+    """
+    from infernix_plugin.entrypoints.inspect_checkpoint import run
+
+    raise typer.Exit(run(directory, as_json=as_json, every=every))
 
 
 @app.command("get-demo-model")

@@ -12,20 +12,14 @@ DRAFTS = 3
 """Drafts of a model's own MTP head; more are rejected too often to pay."""
 
 
-def command_line(model: str, options: Sequence[str], *, on_cpu: bool) -> list[str]:
+def command_line(model: str, options: Sequence[str]) -> list[str]:
     """Return the arguments behind ``vllm``: what the user gave, and defaults for what was not said.
 
-    - A checkpoint with an MTP head drafts with it.
-    - On a CPU, a hybrid model cannot speculate and cache prefixes at once (vLLM's copy kernel is for GPUs).
+    A checkpoint with an MTP head drafts with it.
     """
     defaults: list[str] = []
-    config = _config(model)
-    speculating = _says(options, "speculative-config", "sc")
-    if not speculating and _has_mtp(config):
-        speculating = True
-        defaults += ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": DRAFTS})]
-    if on_cpu and speculating and _is_hybrid(config) and not _says(options, "enable-prefix-caching"):
-        defaults.append("--no-enable-prefix-caching")
+    if not _says(options, "speculative-config", "sc") and _has_mtp(_config(model)):
+        defaults = ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": DRAFTS})]
     return ["serve", model, *options, *defaults]
 
 
@@ -35,12 +29,10 @@ def run(model: str, options: Sequence[str]) -> None:
     Raises:
         EngineError: there is no vllm command.
     """
-    from vllm.platforms import current_platform
-
     from infernix_plugin.entrypoints.demo.server import vllm_command
 
     command = vllm_command()
-    arguments = command_line(model, options, on_cpu=bool(current_platform.is_cpu()))
+    arguments = command_line(model, options)
     print(f"infernix: vllm {shlex.join(arguments)}", file=sys.stderr, flush=True)
     os.execv(command, [command, *arguments])
 
@@ -67,8 +59,3 @@ def _config(model: str) -> dict[str, object]:
 def _has_mtp(config: dict[str, object]) -> bool:
     layers = config.get("mtp_num_hidden_layers")
     return isinstance(layers, int) and layers > 0
-
-
-def _is_hybrid(config: dict[str, object]) -> bool:
-    kinds = config.get("layer_types")
-    return isinstance(kinds, list) and len(set(kinds)) > 1

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -30,7 +29,7 @@ from infernix_plugin.entrypoints.options import (
 from infernix_plugin.entrypoints.origin import Origin, origin_of
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.entrypoints.tools.allowed import allowed_names
-from infernix_plugin.entrypoints.tools.joining import join_tools, unmarked_tools
+from infernix_plugin.entrypoints.tools.joining import join_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
@@ -85,9 +84,14 @@ def refuse_conflicts(request: Any) -> str | None:
     return field
 
 
-@contextmanager
-def ready_to_render(renderer: Any, request: Any) -> Iterator[None]:
-    """Make one constraint of the request's content and tools, and keep from the prompt what is none of its business.
+def start_warming(model_config: Any, tokenizer: Any) -> None:
+    """Index the model's vocabulary in the background, before the first request."""
+    if tokenizer is not None:
+        compiler_for(model_config, tokenizer, settings.current()).start_warming()
+
+
+async def make_ready(renderer: Any, request: Any) -> None:
+    """Before a prompt is rendered: make one constraint of the request's content and tools.
 
     Only if our parser reads the outputs of the ``renderer`` (vLLM's ``OnlineRenderer``).
 
@@ -97,17 +101,14 @@ def ready_to_render(renderer: Any, request: Any) -> Iterator[None]:
     if renderer.parser is not OutputParser:
         if allowed_names(request) is not None:
             raise refusal(ConflictingConstraints(_ALLOWED_ELSEWHERE, location="tool_choice"), "")
-        yield
         return
     lay_out_reasoning(request)
-    if not getattr(request, "tools", None):
-        yield
-        return
     own = settings.current()
-    if origin_of(request) is not Origin.COUNT_TOKENS:
-        join_tools(request, compiler_for(renderer.model_config, renderer.renderer.tokenizer, own).domain, own)
-    with unmarked_tools(request):
-        yield
+    compiler = compiler_for(renderer.model_config, renderer.renderer.tokenizer, own)
+    if not compiler.is_ready:  # the parser of the output needs the domain too, and may not block the event loop
+        await asyncio.get_running_loop().run_in_executor(_threads, lambda: compiler.domain)
+    if getattr(request, "tools", None) and origin_of(request) is not Origin.COUNT_TOKENS:
+        join_tools(request, compiler.domain, own)
 
 
 async def validate_request(

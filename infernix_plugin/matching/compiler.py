@@ -83,7 +83,7 @@ class ConstraintCompiler:
             ConstraintError: the constraint cannot be enforced; the subclass says why.
         """
         started = perf_counter()
-        compiled, outcome = self._cache.get((constraint, framing), lambda: self._build(constraint, framing))
+        compiled, outcome = self._cache.get((constraint, framing), lambda: self.build(constraint, framing))
         return Preparation(compiled, outcome, perf_counter() - started)
 
     def prepare_tools(
@@ -103,7 +103,7 @@ class ConstraintCompiler:
             return self.prepare(content, framing=framing)
         started = perf_counter()
         key = (contract.identity(), content, framing)
-        compiled, outcome = self._cache.get(key, lambda: self._build_tools(contract, content, framing))
+        compiled, outcome = self._cache.get(key, lambda: self.build_tools(contract, content, framing))
         return Preparation(compiled, outcome, perf_counter() - started)
 
     def compile_structural_tag(self, text: str) -> CompiledGrammar:
@@ -128,7 +128,12 @@ class ConstraintCompiler:
         """Totals of the cache since the start, and its present content."""
         return self._cache.stats()
 
-    def _build(self, constraint: OutputConstraint, framing: Framing) -> CompiledGrammar:
+    def build(self, constraint: OutputConstraint, framing: Framing = CONTENT) -> CompiledGrammar:
+        """What :meth:`compile` returns, past the cache.
+
+        Raises:
+            ConstraintError: the constraint cannot be enforced; the subclass says why.
+        """
         # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
         with budget.limit(self._seconds), collection_paused():
             built = build(constraint, self._options)
@@ -139,9 +144,14 @@ class ConstraintCompiler:
             grammar = self._companions.beside(self._engines.compile(framed), framed.unique)
             return CompiledGrammar(self.domain, grammar, built.remarks)
 
-    def _build_tools(
-        self, contract: ToolContract, content: OutputConstraint | None, framing: Framing
+    def build_tools(
+        self, contract: ToolContract, content: OutputConstraint | None = None, framing: Framing = CONTENT
     ) -> CompiledGrammar:
+        """What :meth:`prepare_tools` returns, past the cache.
+
+        Raises:
+            ConstraintError: the contract or the content cannot be enforced.
+        """
         with budget.limit(self._seconds), collection_paused():
             calls = calls_of(contract, self._options)
             answer = None if content is None else self._restricted(build(content, self._options), content)

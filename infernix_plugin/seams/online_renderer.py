@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,8 +32,8 @@ def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[
             from infernix_plugin.entrypoints import validation
 
             field = validation.refuse_conflicts(request)
-            with validation.ready_to_render(self, request):
-                result = await original(self, request, *args, **kwargs)
+            await validation.make_ready(self, request)
+            result = await original(self, request, *args, **kwargs)
             prompts = prompts_of(result)
             if prompts is not None:
                 await validation.validate_request(self.model_config, self.renderer.tokenizer, request, prompts, field)
@@ -41,6 +42,21 @@ def _validating(prompts_of: Callable[[Any], Sequence[Any] | None]) -> Callable[[
         return render
 
     return replace
+
+
+def _without_marks(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    async def preprocess_chat(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from infernix_plugin.entrypoints.tools.joining import unmarked
+
+        given = signature.bind(self, *args, **kwargs)
+        if given.arguments.get("tool_dicts"):
+            given.arguments["tool_dicts"] = unmarked(given.arguments["tool_dicts"])
+        return await original(*given.args, **given.kwargs)
+
+    return preprocess_chat
 
 
 def _chat_prompts(result: Any) -> Sequence[Any] | None:
@@ -84,6 +100,24 @@ RESPONSES = Seam(
         "previous_messages",
         "previous_response_outputs",
         "tool_server",
+        "skip_mm_cache",
+    ),
+)
+
+PROMPT = Seam(
+    module=_MODULE,
+    attribute="OnlineRenderer.preprocess_chat",
+    reason="Every endpoint that renders tools comes here, and `strict` would reach the prompt and change the answer.",
+    replace=_without_marks,
+    parameters=(
+        "self",
+        "request",
+        "messages",
+        "default_template",
+        "default_template_content_format",
+        "default_template_kwargs",
+        "tool_dicts",
+        "parser",
         "skip_mm_cache",
     ),
 )

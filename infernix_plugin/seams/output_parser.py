@@ -47,8 +47,10 @@ def _replace_chat(original: Any) -> Any:
     @functools.wraps(original)
     def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
+        from infernix_plugin.entrypoints import validation
         from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 
+        validation.start_warming(self.model_config, self.renderer.tokenizer)
         if self.parser_cls is OutputParser:
             self.enable_auto_tools = True
 
@@ -58,7 +60,7 @@ def _replace_chat(original: Any) -> Any:
 CHAT = Seam(
     module="vllm.entrypoints.openai.chat_completion.serving",
     attribute="OpenAIServingChat.__init__",
-    reason="Without --enable-auto-tool-choice vLLM drops the calls of an aggregate.",
+    reason="Without --enable-auto-tool-choice vLLM drops the calls of an aggregate; and here a server begins.",
     replace=_replace_chat,
     parameters=(
         "self",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from infernix_plugin.seams import (
     anthropic_continuation,
     chat_tool_choice,
+    checkpoint_check,
     draft_marks,
     draft_proposers,
     engine_arguments,
@@ -22,7 +23,13 @@ from infernix_plugin.seams import (
     speculative_options,
     terminal_observation,
 )
-from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, gdn_lone_token, install_import_repairs
+from infernix_plugin.seams.cpu_faults import (
+    align_state_copy,
+    expand_batch,
+    gdn_conv_state,
+    gdn_lone_token,
+    install_import_repairs,
+)
 from infernix_plugin.seams.seam import Seam
 
 ALL: tuple[Seam, ...] = (
@@ -33,6 +40,7 @@ ALL: tuple[Seam, ...] = (
     online_renderer.CHAT,
     online_renderer.COMPLETION,
     online_renderer.RESPONSES,
+    online_renderer.PROMPT,
     output_parser.GET_PARSER,
     output_parser.CHAT,
     anthropic_continuation.SEAM,
@@ -74,6 +82,8 @@ ALL: tuple[Seam, ...] = (
     expand_batch.SEAM,
     gdn_conv_state.SEAM,
     gdn_lone_token.SEAM,
+    align_state_copy.SEAM,
+    checkpoint_check.SEAM,
 )
 
 

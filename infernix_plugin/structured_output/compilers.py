@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
@@ -13,10 +14,13 @@ from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import ConstraintCompiler, Session, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.matching.warming import warm
 from infernix_plugin.settings import Settings
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import Asked
+
+logger = logging.getLogger(__name__)
 
 _lock = threading.Lock()
 _compilers: dict[tuple[Any, ...], RequestCompiler] = {}
@@ -30,7 +34,7 @@ def written_before(asked: Asked) -> str:
 class RequestCompiler:
     """Compiles what a request asks for, in the output phase that its prompt leaves open.
 
-    The token domain is read on first use: an unconstrained engine never pays for it.
+    The token domain is read on first use, or before by :meth:`start_warming`.
     """
 
     def __init__(self, model_config: Any, tokenizer: Any, settings: Settings) -> None:
@@ -39,6 +43,7 @@ class RequestCompiler:
         self._settings = settings
         self._lock = threading.Lock()
         self._compiler: ConstraintCompiler | None = None
+        self._warming: threading.Thread | None = None
 
     @property
     def compiler(self) -> ConstraintCompiler:
@@ -53,6 +58,26 @@ class RequestCompiler:
                     max_compile_seconds=self._settings.max_compile_seconds,
                 )
             return self._compiler
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the token domain is read, so that :attr:`domain` costs nothing."""
+        return self._compiler is not None
+
+    def start_warming(self) -> threading.Thread:
+        """Read the vocabulary and index it in the background, so that no request waits for it. Once is enough."""
+        with self._lock:
+            if self._warming is None:
+                self._warming = threading.Thread(target=self._warm, name="infernix-warming", daemon=True)
+                self._warming.start()
+            return self._warming
+
+    def _warm(self) -> None:
+        try:
+            warm(self.compiler)
+            logger.info("The vocabulary of %d tokens is indexed for constraints", self.domain.vocab_size)
+        except Exception:  # the first request will say what is wrong
+            logger.debug("The vocabulary could not be indexed ahead of the first request", exc_info=True)
 
     @property
     def domain(self) -> TokenDomain:

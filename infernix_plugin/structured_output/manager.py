@@ -61,6 +61,8 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             installed_version(),
             self._max_drafts,
         )
+        if hasattr(self, "tokenizer") and vllm_config.model_config.runner_type == "generate":
+            self._request_compiler().start_warming()
 
     def grammar_init(self, request: Any) -> None:
         """Start compiling the request's constraint. Runs on the engine core's input thread and returns at once."""

@@ -9,7 +9,6 @@ import pytest
 from infernix_plugin.entrypoints.serve import command_line
 
 MTP = ["--speculative-config", '{"method": "mtp", "num_speculative_tokens": 3}']
-NO_CACHE = "--no-enable-prefix-caching"
 
 
 @pytest.fixture
@@ -25,20 +24,18 @@ HYBRID = {"text_config": {"mtp_num_hidden_layers": 1, "layer_types": ["linear_at
 
 
 @pytest.mark.parametrize(
-    ("config", "options", "on_cpu", "defaults"),
+    ("config", "options", "defaults"),
     [
-        (HYBRID, [], True, [*MTP, NO_CACHE]),
-        (HYBRID, [], False, MTP),
-        (HYBRID, ["--enable-prefix-caching"], True, MTP),
-        (HYBRID, ["--speculative-config={}"], True, [NO_CACHE]),
-        (HYBRID, ["--speculative-config", "{}", NO_CACHE], True, []),
-        ({"layer_types": ["full_attention"], "mtp_num_hidden_layers": 0}, ["--port", "1"], True, []),
-        ([], [], True, []),
+        (HYBRID, [], MTP),
+        (HYBRID, ["--no-enable-prefix-caching"], MTP),
+        (HYBRID, ["--speculative-config={}"], []),
+        ({"layer_types": ["full_attention"], "mtp_num_hidden_layers": 0}, ["--port", "1"], []),
+        ([], [], []),
     ],
 )
-def test_defaults(checkpoint, config, options, on_cpu, defaults):
+def test_defaults(checkpoint, config, options, defaults):
     model = checkpoint(config)
-    assert command_line(model, options, on_cpu=on_cpu) == ["serve", model, *options, *defaults]
+    assert command_line(model, options) == ["serve", model, *options, *defaults]
 
 
 def test_a_name_without_a_configuration_gets_no_defaults(monkeypatch):
@@ -46,4 +43,4 @@ def test_a_name_without_a_configuration_gets_no_defaults(monkeypatch):
         raise OSError(name)
 
     monkeypatch.setattr("transformers.PretrainedConfig.get_config_dict", nowhere)
-    assert command_line("some/name", ["-tp", "2"], on_cpu=True) == ["serve", "some/name", "-tp", "2"]
+    assert command_line("some/name", ["-tp", "2"]) == ["serve", "some/name", "-tp", "2"]

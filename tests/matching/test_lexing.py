@@ -33,7 +33,13 @@ from infernix_plugin.grammar.ir import (
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import CompiledGrammar, MaskState, TokenDomain
 from infernix_plugin.matching.engines import llguidance
-from infernix_plugin.matching.engines.lexing import _piece_symbol, _symbols, ambiguity
+from infernix_plugin.matching.engines.lexing import (
+    _ambiguity_of_others,
+    _only_json_tokens,
+    _piece_symbol,
+    _symbols,
+    ambiguity,
+)
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from tests.matching.support import CONTROL, DOMAIN, PIECES, compiled, legal, mask, words
 
@@ -212,6 +218,47 @@ def test_a_piece_of_a_literal_is_the_lexeme_of_its_text(text: str) -> None:
     """What is read off a piece is what the reader of JSON tokens finds about the same text."""
     for piece in literal_pieces(text):
         assert [_piece_symbol(piece)] == _symbols(Literal(piece))
+
+
+TERMINALS = st.sampled_from(
+    [SPACE, STRING, WORD, LINE, EPSILON, Literal("["), Literal(",a"), Literal(" 1"), Literal(":")]
+)
+PARTS = st.recursive(
+    TERMINALS | st.sampled_from([Ref("root"), Ref("part")]),
+    lambda inner: st.builds(seq, inner, inner, inner) | st.builds(alt, inner, inner) | st.builds(repeat, inner),
+    max_leaves=8,
+)
+
+
+@given(PARTS, PARTS)
+def test_what_is_enough_for_json_is_enough(root: Node, part: Node) -> None:
+    """The short proof holds only where the long one does, through repetition, recursion and empty parts."""
+    grammar = Grammar({"root": root, "part": alt(part, STRING)})
+    if _only_json_tokens(grammar.rules):
+        assert _ambiguity_of_others(grammar, DOMAIN) is None
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"root": seq(WORD, SPACE, WORD)},
+        {"root": seq(SPACE, Ref("part"), SPACE), "part": optional(STRING)},
+        {"root": seq(Ref("part"), WORD), "part": alt(seq(Literal("["), Ref("part")), WORD)},
+        {"root": repeat(alt(Literal("["), WORD), 1, 2)},
+        {"root": seq(STRING, LINE)},
+        {"root": seq(STRING, TokenSet((X,)))},
+    ],
+    ids=str,
+)
+def test_the_short_proof_fails_where_more_than_json_tokens_may_meet(rules: dict[str, Node]) -> None:
+    assert not _only_json_tokens(rules)
+
+
+@pytest.mark.parametrize(
+    "schema", ["{}", '{"properties": {"a": {"items": {"$ref": "#"}}, "b": {"pattern": "^[ab] "}}}']
+)
+def test_the_short_proof_is_enough_for_json_schemas(schema: str) -> None:
+    assert _only_json_tokens(json_schema.lower(schema, GrammarOptions()).rules)
 
 
 DIGIT, LETTER = chars("1"), chars("ab")

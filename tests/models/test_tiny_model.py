@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from jinja2 import TemplateError
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from infernix_plugin.model_executor.tiny import corpus, make_tiny_model
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, TEXT_TOKENS, VISIBLE
@@ -369,3 +370,25 @@ def test_mtp_changes_no_greedy_token_and_saves_steps(plain, tiny_model, tmp_path
     counters = other["counters"]
     accepted, drafted = (counters[f"vllm:spec_decode_num_{what}_tokens"] for what in ("accepted", "draft"))
     assert 0.2 * drafted < accepted < drafted
+
+
+# --- the other families -----------------------------------------------------------------------------------------------
+
+
+def test_flash_next_is_complete_and_repeatable(tmp_path) -> None:
+    """Every layer kind; all tensors that transformers wants, none but the MTP head beside; equal seeds, equal bytes."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        make_tiny_model(directory, family="flash-next", seed=3)
+    assert contents(first) == contents(second)
+    config = AutoConfig.from_pretrained(first)
+    assert config.layer_types == (["linear_attention"] * 3 + ["indexed_attention"]) * 2
+    model, found = AutoModelForCausalLM.from_pretrained(first, output_loading_info=True)
+    assert not any(found[kind] for kind in ("mismatched_keys", "unexpected_keys", "error_msgs"))
+    derived = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets")
+    assert all(name.endswith(derived) for name in found["missing_keys"])
+    table = model.model.layers[1].ple.ple_embedding.ngram_embedding.weight
+    shards = load_file(first / "model.safetensors")
+    parts = [value for name, value in sorted(shards.items()) if "ngram_embedding.shard_" in name]
+    assert len(parts) == config.split_ngram_parts
+    assert torch.equal(table, torch.cat(parts))

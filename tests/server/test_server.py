@@ -338,6 +338,14 @@ def test_both_processes_say_that_the_plugin_is_active(tiny_server):
     assert "infernix-plugin is active in the engine core" in log
 
 
+def test_both_processes_index_the_vocabulary_before_anybody_asks(tiny_server):
+    deadline = time.monotonic() + 120  # they do it in the background
+    while (found := tiny_server.log.read_text(errors="replace").count("is indexed for constraints")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert found == 2
+
+
 def test_a_raw_prompt_is_no_prefix_of_the_output(client):
     """A completion constrains all of its new text, whatever its prompt ends with."""
     schema_of = {

@@ -175,14 +175,38 @@ def test_two_choices_carry_the_contract(client):
         check_calls([(call.function.name, call.function.arguments) for call in choice.message.tool_calls])
 
 
-def test_strict_does_not_reach_the_prompt(client):
-    def prompt_tokens(**more):
-        answer = client.chat.completions.create(
-            model="tiny", messages=[{"role": "user", "content": ASK}], max_tokens=1, tools=[chat_tool(**more)]
-        )
-        return answer.usage.prompt_tokens
+def test_strict_does_not_reach_the_prompt(client, claude, tiny_server):
+    """Of no endpoint that renders tools: generating, counting, tokenising."""
+    question = [{"role": "user", "content": ASK}]
 
-    assert prompt_tokens() == prompt_tokens(strict=True) == prompt_tokens(strict=False)
+    def chat_prompt(**more):
+        answer = client.chat.completions.create(
+            model="tiny",
+            messages=question,
+            max_tokens=1,
+            tools=[chat_tool(**more)],
+            extra_body={"return_token_ids": True},
+        )
+        return answer.prompt_token_ids
+
+    def tokenised(**more):
+        body = {"model": "tiny", "messages": question, "tools": [chat_tool(**more)]}
+        return httpx.post(f"{tiny_server.url}/tokenize", json=body).json()["tokens"]
+
+    def responses_prompt(**more):
+        tool = {"type": "function", "name": "lookup", "parameters": PARAMETERS, **more}
+        return client.responses.create(model="tiny", input=ASK, tools=[tool], max_output_tokens=1).usage.input_tokens
+
+    def messages_prompt(**more):
+        tool = {"name": "lookup", "input_schema": PARAMETERS, **more}
+        answer = claude.messages.create(model="tiny", messages=question, tools=[tool], max_tokens=1)
+        counted = claude.messages.count_tokens(model="tiny", messages=question, tools=[tool])
+        assert answer.usage.input_tokens == counted.input_tokens
+        return answer.usage.input_tokens
+
+    for prompt in (chat_prompt, tokenised, responses_prompt, messages_prompt):
+        assert prompt() == prompt(strict=True) == prompt(strict=False)
+    assert tokenised(strict=True) == chat_prompt()
 
 
 @pytest.mark.parametrize(

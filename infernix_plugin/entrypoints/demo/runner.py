@@ -53,7 +53,6 @@ _REAL_ENGINE: dict[str, Any] = _SMALL_ENGINE | {
 }
 _TINY_ENGINE: dict[str, Any] = _SMALL_ENGINE | {
     "speculative_config": {"method": "mtp", "num_speculative_tokens": 3},
-    "enable_prefix_caching": False,  # a hybrid model with speculation needs this on a CPU
 }
 
 

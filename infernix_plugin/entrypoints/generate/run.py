@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 import typer
 
+from infernix_plugin.entrypoints.demo.process_group import ended_by_signals
+from infernix_plugin.entrypoints.demo.runner import cache_directory
 from infernix_plugin.entrypoints.demo.server import serve
 from infernix_plugin.entrypoints.generate.request import GenerateOptions, fields_of
+from infernix_plugin.entrypoints.generate.waiting import Waiting
 from infernix_plugin.entrypoints.serve import command_line
 from infernix_plugin.errors import InfernixError
 
@@ -44,8 +46,9 @@ def run(model: str, options: GenerateOptions) -> Exit:
         typer.BadParameter: wrong usage.
     """
     fields = fields_of(options)
-    with _server(model) as url:
-        client = openai.OpenAI(base_url=f"{url.rstrip('/')}/v1", api_key="none", max_retries=0)
+    with _server(model) as (url, is_own):
+        transport = openai.DefaultHttpxClient(trust_env=not is_own)  # no proxy on the way to ourselves
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, http_client=transport)
         try:
             name = client.models.list().data[0].id
             return _stream(client.chat.completions.create(model=name, stream=True, **fields))
@@ -85,18 +88,26 @@ def _stream(chunks: Any) -> Exit:
 
 
 @contextlib.contextmanager
-def _server(model: str) -> Iterator[str]:
-    if model.startswith(("http://", "https://")):
-        try:
-            urlsplit(model)
-        except ValueError as error:
-            raise typer.BadParameter(f"{model} is no URL: {error}") from None
-        yield model
+def _server(model: str) -> Iterator[tuple[str, bool]]:
+    """The URL of the server, and whether it is our own."""
+    if "://" in model:
+        if not _is_url(model):
+            raise typer.BadParameter(f"{model} is no URL of a server", param_hint="MODEL")
+        yield model.rstrip("/"), False
         return
-    from vllm.platforms import current_platform
+    arguments = command_line(model, ["--max-num-seqs", "1", "--enforce-eager"])
+    log = cache_directory() / "logs" / f"generate-{os.getpid()}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with ended_by_signals(), serve(arguments[1:], log=log) as server:
+        with Waiting(sys.stderr, f"infernix: starting a server for {model}, log in {log}") as waiting:
+            server.wait_until_healthy(waiting.passed)
+        yield server.url, True
+    log.unlink(missing_ok=True)  # an error keeps it: its message names the file
 
-    print(f"infernix: starting a server for {model}", file=sys.stderr, flush=True)
-    arguments = command_line(model, ["--max-num-seqs", "1", "--enforce-eager"], on_cpu=bool(current_platform.is_cpu()))
-    with tempfile.TemporaryDirectory() as directory, serve(arguments[1:], log=Path(directory) / "server.log") as server:
-        server.wait_until_healthy(lambda waited: None)
-        yield server.url
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vllm.sampling_params import StructuredOutputsParams
@@ -65,24 +64,15 @@ def _leaves_room(request: Any, domain: TokenDomain) -> bool:
     return True
 
 
-@contextmanager
-def unmarked_tools(request: Any) -> Iterator[None]:
-    """Take the ``strict`` marks off the tools meanwhile: they steer decoding, and are nothing to tell the model."""
-    declared = getattr(request, "tools", None)
-    if not declared:
-        yield
-        return
-    request.tools = [_unmarked(tool) for tool in declared]
-    try:
-        yield
-    finally:
-        request.tools = declared
+def unmarked(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return declarations for the chat template without ``strict``: it steers decoding, and is nothing to tell a model.
 
-
-def _unmarked(tool: Any) -> Any:
-    function = getattr(tool, "function", None)
-    if function is not None:
-        return tool.model_copy(update={"function": function.model_copy(update={"strict": None})})
-    if getattr(tool, "tools", None):
-        return tool.model_copy(update={"tools": [_unmarked(inner) for inner in tool.tools]})
-    return tool.model_copy(update={"strict": None}) if hasattr(tool, "strict") else tool
+    Args:
+        tools: in the form of Chat; they are not changed.
+    """
+    return [
+        {**tool, "function": {key: value for key, value in tool["function"].items() if key != "strict"}}
+        if isinstance(tool.get("function"), Mapping)
+        else dict(tool)
+        for tool in tools
+    ]

@@ -103,6 +103,10 @@ def ambiguity(grammar: Grammar, domain: TokenDomain) -> str | None:
     """Why longest-match lexing may not be exact for ``grammar``, or ``None`` if it is. Every rule counts."""
     if isinstance(grammar.start, Lexeme):
         return None  # one terminal, and nothing stands beside it or after it
+    return None if _only_json_tokens(grammar.rules) else _ambiguity_of_others(grammar, domain)
+
+
+def _ambiguity_of_others(grammar: Grammar, domain: TokenDomain) -> str | None:
     joints = _Joints(grammar)
     for allowed in joints.allowed_together():
         texts = allowed & ~joints.token_sets
@@ -130,6 +134,101 @@ def _share_a_token(left: TokenSet, right: TokenSet) -> bool:
     if left.exclude:
         left, right = right, left
     return bool(set(left.ids) - set(right.ids) if right.exclude else set(left.ids) & set(right.ids))
+
+
+# -- what is enough for JSON: nothing but its tokens ---------------------------------------------------------------
+
+
+_FIRST, _LAST, _EMPTY = 0, 8, 16
+"""In what number of bits the kinds begin that a text may begin with, and end with, and where it says that none is
+needed: all of a node in one integer, as this is asked about every node of every schema."""
+_FACE = 0xFF
+_NO_TOKEN = 1 << _EMPTY
+_GROWING = (1 << _Cut.WORD) | (1 << _Cut.BLANK)
+
+
+class _NotOnlyTokensError(Exception):
+    """Something is no JSON token, or a word can follow a word, or blanks can follow blanks."""
+
+
+def _only_json_tokens(rules: Mapping[str, Node]) -> bool:
+    """Whether all terminals are JSON tokens and neither a word can follow a word nor a run of blanks another.
+
+    If so, no more needs to be known; if not, longest-match lexing may be exact for another reason.
+    """
+    faces = dict.fromkeys(rules, 0)
+    uses = {name: references(body) for name, body in rules.items()}
+    try:
+        for group in components(uses):
+            recursive = len(group) > 1 or group[0] in uses[group[0]]
+            changed = True
+            while changed:
+                budget.checkpoint()
+                before = [faces[name] for name in group]
+                for name in group:
+                    faces[name] = _face(rules[name], faces)
+                changed = recursive and before != [faces[name] for name in group]
+    except (_NotOnlyTokensError, RecursionError):
+        return False
+    return True
+
+
+def _face(node: Node, faces: Mapping[str, int]) -> int:
+    """The kinds of tokens that the texts of a node begin with and end with."""
+    match node:
+        case Ref(name):
+            return faces[name]
+        case Literal(text):
+            return _literal_face(text)
+        case Lexeme():
+            return _lexeme_faces(node)
+        case Seq(items):
+            found = _NO_TOKEN
+            for item in items:
+                found = _joined(found, _face(item, faces))
+            return found
+        case Alt(options):
+            found = 0
+            for option in options:
+                found |= _face(option, faces)
+            return found
+        case Repeat(item, minimum, maximum):
+            found = _face(item, faces)
+            if maximum is None or maximum > 1:
+                _joined(found, found)
+            return found if minimum else found | _NO_TOKEN
+    raise _NotOnlyTokensError
+
+
+def _joined(before: int, after: int) -> int:
+    """The face of one text behind another."""
+    if (before >> _LAST) & after & _GROWING:
+        raise _NotOnlyTokensError
+    first = before & _FACE | (after & _FACE if before & _NO_TOKEN else 0)
+    last = after & _FACE << _LAST | (before & _FACE << _LAST if after & _NO_TOKEN else 0)
+    return first | last | before & after & _NO_TOKEN
+
+
+@lru_cache(maxsize=1 << 12)
+def _literal_face(text: str) -> int:
+    return reduce(_joined, (_one_token(1 << _piece_symbol(piece).kind) for piece in literal_pieces(text)), _NO_TOKEN)
+
+
+def _lexeme_face(node: Node, below: list[int]) -> int:
+    """Called with the lexeme alone, which is the leaf of its own fold."""
+    assert isinstance(node, Lexeme)
+    ends = _reaches(node.item)[_Cut.START]
+    kinds = ends & ~(1 << _Cut.START)
+    return _one_token(kinds) | (_NO_TOKEN if ends != kinds else 0)
+
+
+def _one_token(kinds: int) -> int:
+    if kinds >> _Cut.NEITHER & 1 or kinds & (1 << _Cut.IN_STRING | 1 << _Cut.ESCAPED):
+        raise _NotOnlyTokensError
+    return kinds << _FIRST | kinds << _LAST
+
+
+# -- what is looked at where that is not enough ---------------------------------------------------------------------
 
 
 class _Span(NamedTuple):
@@ -494,3 +593,4 @@ def _overlap(left: CharSet, right: CharSet) -> bool:
 
 
 _reaches = SharedFold(_reach, Not)
+_lexeme_faces = SharedFold(_lexeme_face, Lexeme)

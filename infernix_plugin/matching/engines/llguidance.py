@@ -37,6 +37,12 @@ _BYTES_PER_CHARACTER = 16
 _LEXER_STEP_FUEL = 8_000_000
 """What one mask may spend on new states of terminals; about 50 ms. Intersected patterns need more than the default."""
 
+_TEXT = r'[^"\\\x00-\x1F\x7F]'
+_SLICES = [r"[\x20\x0A\x0D\x09]+", *(f"{_TEXT}{{1,{most}}}" for most in (5, 10, 15, 20, 30)), f"{_TEXT}+"]
+"""Sets of tokens that a mask takes as a whole where a terminal allows any text of theirs. llguidance's own sets have no
+lengths between 10 and 30: a mask 20 characters before the end of a bounded string takes 0.23 ms with them, 0.04 ms with
+these. More sets take longer to index, which a start of the engine waits for."""
+
 
 class LlguidanceEngine:
     """Compiles grammars with llguidance, on the calling thread."""
@@ -70,7 +76,7 @@ class LlguidanceEngine:
                 from llguidance import LLTokenizer
 
                 pieces = _Pieces(self._domain)
-                self._vocabulary = LLTokenizer(pieces, eos_token=pieces.eos_token_id)
+                self._vocabulary = LLTokenizer(pieces, eos_token=pieces.eos_token_id, slices=_SLICES)
             return self._vocabulary
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
 
-from infernix_plugin.model_executor.tiny import associations, corpus, dflash, qwen3_5
+from infernix_plugin.model_executor.tiny import associations, corpus, dflash, flash_next, qwen3_5
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, save, train
 
 if TYPE_CHECKING:
@@ -17,13 +18,26 @@ VOCAB_MULTIPLE = 64
 """Embedding and head have a multiple of this many rows, so there are ids that no token uses, as in the real model."""
 
 
-def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], None] = lambda line: None) -> None:
-    """Write a complete Qwen3.5 text checkpoint with an MTP head into ``directory`` (created if missing), in seconds.
+Family = Literal["qwen3.5", "flash-next"]
+
+FAMILIES: dict[Family, ModuleType] = {"qwen3.5": qwen3_5, "flash-next": flash_next}
+"""Each has ``config(vocab_size, ids)`` and ``tensors(table, vocab_size, seed)``."""
+
+
+def make_tiny_model(
+    directory: Path,
+    *,
+    family: Family = "qwen3.5",
+    seed: int = 0,
+    report: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Write a complete text checkpoint with an MTP head into ``directory`` (created if missing), in seconds.
 
     Needs ``torch``, ``tokenizers`` and ``safetensors``, which vLLM brings. The same seed gives byte-identical files.
 
     Args:
         directory: existing files of the same names are replaced.
+        family: which architecture.
         seed: of the weights; the tokenizer never changes.
         report: called with one line per step.
     """
@@ -40,7 +54,7 @@ def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], N
     report("drawing the weights")
     vocabulary = tokenizer.get_vocab()
     ids = {token: vocabulary[token] for token in CONTROL_TOKENS}
-    _write_json(directory / "config.json", qwen3_5.config(vocab_size, ids))
+    _write_json(directory / "config.json", FAMILIES[family].config(vocab_size, ids))
     _write_json(
         directory / "generation_config.json",
         {
@@ -52,7 +66,7 @@ def make_tiny_model(directory: Path, *, seed: int = 0, report: Callable[[str], N
             "top_p": 0.95,
         },
     )
-    _write_weights(directory / "model.safetensors", qwen3_5.tensors(table, vocab_size, seed))
+    _write_weights(directory / "model.safetensors", FAMILIES[family].tensors(table, vocab_size, seed))
     report(f"wrote {directory}")
 
 

@@ -48,7 +48,7 @@ def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
         "hidden_size": HIDDEN,
         "initializer_range": 0.02,
         "intermediate_size": INTERMEDIATE,
-        "layer_types": [_layer_type(index) for index in range(LAYERS)],
+        "layer_types": [layer_type_of(index) for index in range(LAYERS)],
         "linear_conv_kernel_dim": CONV_WIDTH,
         "linear_key_head_dim": LINEAR_HEAD_DIM,
         "linear_num_key_heads": KEY_HEADS,
@@ -81,36 +81,43 @@ def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
 def tensors(table: Associations, vocab_size: int, seed: int) -> Tensors:
     """Return every weight by its checkpoint name, float32, rows beyond the tokenizer included."""
     rng = np.random.default_rng(seed)
-    embedding = rng.standard_normal((vocab_size, HIDDEN), dtype=np.float32)
-    embedding[:, 0] = CONSTANT
-    embedding *= np.sqrt(HIDDEN / np.square(embedding).sum(axis=1, keepdims=True))
-    embedding[:, 0] = embedding[:, 0].mean()
+    embedding = embeddings(rng, vocab_size)
     weights: Tensors = {"model.embed_tokens.weight": embedding, "lm_head.weight": output_head(table, embedding)}
     for index in range(LAYERS):
-        weights |= _layer(rng, f"model.layers.{index}.", _layer_type(index))
-    weights["model.norm.weight"] = _offset(HIDDEN)
+        weights |= _layer(rng, f"model.layers.{index}.", layer_type_of(index))
+    weights["model.norm.weight"] = offset(HIDDEN)
     # The MTP layer sees the next token's embedding and the hidden state before it. It keeps the former and mixes in a
     # little of the latter: its guess is the habit of the language, often but not always what the layers will say.
     joint = np.concatenate([np.eye(HIDDEN, dtype=np.float32), matrix(rng, HIDDEN, HIDDEN, MIXING / 2)], axis=1)
     weights |= {
         "mtp.fc.weight": joint,
-        "mtp.pre_fc_norm_embedding.weight": _offset(HIDDEN),
-        "mtp.pre_fc_norm_hidden.weight": _offset(HIDDEN),
+        "mtp.pre_fc_norm_embedding.weight": offset(HIDDEN),
+        "mtp.pre_fc_norm_hidden.weight": offset(HIDDEN),
         **_layer(rng, "mtp.layers.0.", "full_attention"),
-        "mtp.norm.weight": _offset(HIDDEN),
+        "mtp.norm.weight": offset(HIDDEN),
     }
     return weights
 
 
-def _layer_type(index: int) -> str:
+def embeddings(rng: np.random.Generator, vocab_size: int) -> NDArray[np.float32]:
+    """Draw rows of root mean square 1 whose first entry is the same for every token."""
+    rows = rng.standard_normal((vocab_size, HIDDEN), dtype=np.float32)
+    rows[:, 0] = CONSTANT
+    rows *= np.sqrt(HIDDEN / np.square(rows).sum(axis=1, keepdims=True))
+    rows[:, 0] = rows[:, 0].mean()
+    return rows
+
+
+def layer_type_of(index: int) -> str:
+    """Return the kind of the ``index``-th layer, from zero."""
     return "full_attention" if (index + 1) % FULL_ATTENTION_EVERY == 0 else "linear_attention"
 
 
 def _layer(rng: np.random.Generator, prefix: str, layer_type: str) -> Tensors:
-    mixer = _attention(rng) if layer_type == "full_attention" else _gated_delta_net(rng)
+    mixer = attention(rng) if layer_type == "full_attention" else gated_delta_net(rng)
     parts = mixer | {
-        "input_layernorm.weight": _offset(HIDDEN),
-        "post_attention_layernorm.weight": _offset(HIDDEN),
+        "input_layernorm.weight": offset(HIDDEN),
+        "post_attention_layernorm.weight": offset(HIDDEN),
         "mlp.gate_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
         "mlp.up_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
         "mlp.down_proj.weight": matrix(rng, HIDDEN, INTERMEDIATE, 2 * MIXING),
@@ -118,7 +125,7 @@ def _layer(rng: np.random.Generator, prefix: str, layer_type: str) -> Tensors:
     return {prefix + name: value for name, value in parts.items()}
 
 
-def _attention(rng: np.random.Generator) -> Tensors:
+def attention(rng: np.random.Generator) -> Tensors:
     """Attention that spreads over the past and takes what it finds there away from the stream.
 
     Values are one half of the hidden state, as it is; the output subtracts them. So habits that were followed lately
@@ -132,12 +139,13 @@ def _attention(rng: np.random.Generator) -> Tensors:
         "self_attn.k_proj.weight": matrix(rng, narrow, HIDDEN),
         "self_attn.v_proj.weight": values,
         "self_attn.o_proj.weight": matrix(rng, HIDDEN, wide, MIXING) - INHIBITION * per_query_head.reshape(wide, -1).T,
-        "self_attn.q_norm.weight": _offset(HEAD_DIM),
-        "self_attn.k_norm.weight": _offset(HEAD_DIM),
+        "self_attn.q_norm.weight": offset(HEAD_DIM),
+        "self_attn.k_norm.weight": offset(HEAD_DIM),
     }
 
 
-def _gated_delta_net(rng: np.random.Generator) -> Tensors:
+def gated_delta_net(rng: np.random.Generator) -> Tensors:
+    """Linear attention whose heads remember between two and a thousand tokens."""
     keys, values = KEY_HEADS * LINEAR_HEAD_DIM, VALUE_HEADS * LINEAR_HEAD_DIM
     mixed = 2 * keys + values
     return {
@@ -159,6 +167,6 @@ def matrix(rng: np.random.Generator, rows: int, columns: int, gain: float = 1.0)
     return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(gain / np.sqrt(columns))
 
 
-def _offset(size: int) -> NDArray[np.float32]:
+def offset(size: int) -> NDArray[np.float32]:
     """The weight of a Qwen3.5 norm, which scales by one plus this."""
     return np.zeros(size, dtype=np.float32)

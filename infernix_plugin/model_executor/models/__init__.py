@@ -1,0 +1,1 @@
+"""The models that this package adds to vLLM where vLLM itself has none that runs."""

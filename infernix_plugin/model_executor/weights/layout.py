@@ -1,0 +1,89 @@
+"""The table of families: which tensors a checkpoint of an architecture has, and where vLLM puts each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from infernix_plugin.errors import CheckpointError
+
+Config = Mapping[str, Any]
+"""A ``config.json``."""
+
+
+class Part(StrEnum):
+    """What a tensor belongs to. Parts are loaded apart: MTP and drafts by the drafter, vision where images are on."""
+
+    TEXT = "text"
+    MTP = "mtp"
+    VISION = "vision"
+    DRAFT = "draft"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor that a checkpoint must have (may have, if ``optional``).
+
+    ``into`` is vLLM's parameter, below the model of its part; ``shard`` which piece of a stacked one, as in ``q`` of
+    ``qkv_proj``, empty if the tensor is the whole parameter.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    part: Part
+    into: str
+    shard: str = ""
+    optional: bool = False
+
+
+Layout = Callable[[Config, Container[str]], Iterable[Slot]]
+"""Slots for a configuration. Where a family has more than one layout, the names that are there decide which it is."""
+
+
+def _layouts() -> dict[str, tuple[str, Layout]]:
+    from infernix_plugin.model_executor.weights import dflash, qwen3_5
+
+    return {
+        "Qwen3_5ForCausalLM": ("qwen3.5", qwen3_5.text),
+        "Qwen3_5MoeForCausalLM": ("qwen3.5-moe", qwen3_5.text),
+        "Qwen3_5ForConditionalGeneration": ("qwen3.5", qwen3_5.multimodal),
+        "Qwen3_5MoeForConditionalGeneration": ("qwen3.5-moe", qwen3_5.multimodal),
+        "DFlashDraftModel": ("dflash", dflash.draft),
+        "DFlash2DraftModel": ("dflash2", dflash.draft),
+    }
+
+
+def family_of(config: Config) -> str | None:
+    """Return the family of a configuration's architecture, ``None`` if the table does not have it."""
+    known = _layouts().get(_architecture(config))
+    return known[0] if known else None
+
+
+def slots_of(config: Config, names: Container[str]) -> list[Slot]:
+    """Return the slots of a checkpoint.
+
+    Args:
+        config: its ``config.json``.
+        names: of the tensors that it has.
+
+    Raises:
+        CheckpointError: the architecture is not in the table, or the configuration lacks an entry.
+    """
+    known = _layouts().get(_architecture(config))
+    if known is None:
+        raise CheckpointError(
+            f"the architecture {_architecture(config) or 'of config.json'} is not in the table; "
+            f"known: {', '.join(_layouts())}"
+        )
+    try:
+        return list(known[1](config, names))
+    except (KeyError, TypeError, ValueError) as error:
+        reason = f"no entry {error}" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(f"config.json does not describe a {known[0]} model: {reason}") from None
+
+
+def _architecture(config: Config) -> str:
+    architectures = config.get("architectures")
+    return str(architectures[0]) if isinstance(architectures, list) and architectures else ""
