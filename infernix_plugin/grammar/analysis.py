@@ -23,6 +23,7 @@ from infernix_plugin.grammar.ir import (
     Ref,
     Repeat,
     TokenSet,
+    Words,
     children,
     walk,
 )
@@ -115,6 +116,8 @@ class SharedFold(Generic[Value]):
 def _own_weight(node: Node) -> int:
     if isinstance(node, Literal):
         return 1 + len(node.text) // 16
+    if isinstance(node, Words):
+        return sum(1 + len(text) // 16 for text in node.texts)
     return 1 + len(node.ranges) if isinstance(node, CharSet) else 1
 
 
@@ -352,6 +355,8 @@ def nullable(node: Node, rules: Iterable[str] = ()) -> bool:
                 return name in empty
             case Literal(text):
                 return not text
+            case Words(texts):
+                return not texts[0]
             case CharSet() | TokenSet():
                 return False
             case Alt():
@@ -418,6 +423,8 @@ def _combine_inside(part: Node, below: list[_Inside]) -> _Inside:
     match part:
         case Literal(text):
             return _Inside(1, not text, True)
+        case Words(texts):
+            return _Inside(len(texts), not texts[0], True)
         case CharSet(ranges):
             return _Inside(1, False, bool(ranges))
         case Alt():

@@ -9,7 +9,8 @@ becomes a terminal: every :class:`Lexeme`, and the pieces of every :class:`Liter
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from json import JSONEncoder
+from typing import NamedTuple, TypeGuard
 
 from infernix_plugin.grammar.analysis import SharedFold, nullable, productive, references
 from infernix_plugin.grammar.ir import (
@@ -27,8 +28,10 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    Words,
     alt,
     seq,
+    words,
 )
 
 MAX_GROUP_DEPTH = 24
@@ -36,6 +39,7 @@ MAX_GROUP_DEPTH = 24
 _ANY_TEXT = "/(?s:.*)/"
 _COUNTS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _SPECIAL = re.compile(r"""[^0-9A-Za-z_"',:;=@%]""")
+_encode = JSONEncoder(ensure_ascii=False).encode
 _PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|[\w.+-]+|\s+|.', re.DOTALL | re.ASCII)
 
 
@@ -54,6 +58,11 @@ def literal_pieces(text: str) -> list[str]:
     So the literal ``{"a":1`` and a brace followed by other terminals share their first terminal.
     """
     return _PIECE.findall(text)
+
+
+def is_piece(text: str) -> bool:
+    """Whether a literal becomes one terminal."""
+    return _PIECE.fullmatch(text) is not None
 
 
 def terminal(item: Node) -> str:
@@ -100,10 +109,11 @@ class _Writer:
         if not isinstance(node, Alt):
             return self._sequence(node, depth)
         # One terminal for all single-piece literals: it is cut in the same way, and long lists stay within limits.
-        words = tuple(filter(_is_piece, node.options))
-        options = [self._sequence(option, depth) for option in node.options if len(words) < 2 or not _is_piece(option)]
-        if len(words) > 1:
-            options.append(self._lexeme(Alt(words)))
+        pieces = [option.text for option in node.options if _is_piece(option)]
+        merged = len(pieces) > 1
+        options = [self._sequence(option, depth) for option in node.options if not merged or not _is_piece(option)]
+        if merged:
+            options.append(self._lexeme(words(pieces)))
         return " | ".join(options) or self._lexeme(NEVER)
 
     def _sequence(self, node: Node, depth: int) -> str:
@@ -116,6 +126,8 @@ class _Writer:
                 return self._names.get(name) or self._rule(name)
             case Literal(text):
                 return self._literals.get(text) or self._literal(text)
+            case Words(texts):
+                return self._group(Alt(tuple(map(Literal, texts))), depth)
             case Lexeme():
                 return self._shared_lexeme(node)
             case TokenSet((), False):
@@ -147,8 +159,8 @@ class _Writer:
         return self._terminals.setdefault(terminal(item), f"T{len(self._terminals)}")
 
 
-def _is_piece(node: Node) -> bool:
-    return isinstance(node, Literal) and len(literal_pieces(node.text)) == 1
+def _is_piece(node: Node) -> TypeGuard[Literal]:
+    return isinstance(node, Literal) and is_piece(node.text)
 
 
 def _as_loop(name: str, body: Node) -> Node:
@@ -172,6 +184,8 @@ def _as_loop(name: str, body: Node) -> Node:
 def _without_empty(item: Node) -> Node:
     if isinstance(item, Repeat) and not nullable(item.item):
         return Repeat(item.item, 1, item.maximum)
+    if isinstance(item, Words):
+        return words(filter(None, item.texts))
     return And((item, Not(EPSILON)))
 
 
@@ -223,6 +237,9 @@ def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
     match node:
         case Literal(text):
             return _Terminal(_regex_text(text), True, _ATOM if len(text) == 1 else _SEQUENCE if text else _ALTERNATIVE)
+        case Words(listed):
+            # As texts, not as a regular expression: llguidance makes its own tree of them, and many times faster.
+            return _Terminal("|".join(map(_quoted, listed)), False)
         case CharSet(ranges):
             return _Terminal(_character_class(ranges), True, _ATOM)
         case Alt(()):
@@ -269,6 +286,10 @@ def _character_class(ranges: tuple[tuple[int, int], ...]) -> str:
         for low, high in ranges
     )
     return f"[{''.join(parts)}]"
+
+
+def _quoted(text: str) -> str:
+    return _encode(text).replace("\x7f", r"\u007f")  # llguidance takes all but this control character as JSON does
 
 
 def _regex_text(text: str) -> str:

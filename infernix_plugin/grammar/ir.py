@@ -26,6 +26,16 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """One of finitely many texts: at least two, sorted, all different. Build it with :func:`words`.
+
+    A leaf, so that a list of thousands is no tree of thousands of nodes that every step walks through.
+    """
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CharSet:
     """One scalar value out of inclusive ranges, which are sorted, disjoint, not adjacent and free of surrogates.
 
@@ -103,7 +113,7 @@ class Lexeme:
     item: Node
 
 
-Node = Literal | CharSet | TokenSet | Seq | Alt | Repeat | Ref | And | Not | Lexeme
+Node = Literal | Words | CharSet | TokenSet | Seq | Alt | Repeat | Ref | And | Not | Lexeme
 
 EPSILON = Literal("")
 NEVER = Alt(())
@@ -135,6 +145,14 @@ class Grammar:
     def start(self) -> Node:
         """The body of the entry rule."""
         return self.rules[self.root]
+
+
+def words(texts: Iterable[str]) -> Node:
+    """Exactly one of ``texts``, whose order and repetitions carry no meaning; none at all is the empty language."""
+    distinct = sorted(set(texts))
+    if len(distinct) < 2:
+        return Literal(distinct[0]) if distinct else NEVER
+    return Words(tuple(distinct))
 
 
 def charset(ranges: Iterable[tuple[int, int]]) -> CharSet:
@@ -234,7 +252,7 @@ def optional(item: Node) -> Node:
 
 
 _CHILDREN: dict[type[Node], Callable[[Any], tuple[Node, ...]]] = {
-    **dict.fromkeys((Literal, CharSet, TokenSet, Ref), lambda _: ()),
+    **dict.fromkeys((Literal, Words, CharSet, TokenSet, Ref), lambda _: ()),
     **dict.fromkeys((Seq, And), attrgetter("items")),
     **dict.fromkeys((Repeat, Not, Lexeme), lambda node: (node.item,)),
     Alt: attrgetter("options"),

@@ -27,10 +27,12 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    Words,
     charset,
     children,
     joined,
 )
+from infernix_plugin.grammar.prefix_tree import prefix_tree
 
 HUGE = 1 << 40
 """Where :attr:`Facts.positions` saturates."""
@@ -302,7 +304,7 @@ class Pool:
                         pending.append((child, False))
                 continue
             else:
-                made = self._combine(current, [])
+                made = self.adopt(prefix_tree(current)) if isinstance(current, Words) else self._combine(current, [])
             done[id(current)] = replace(made) or made
         return done[id(node)]
 

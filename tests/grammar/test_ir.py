@@ -26,6 +26,7 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    Words,
     alt,
     chars,
     charset,
@@ -154,7 +155,7 @@ def test_substituting_a_rule_keeps_the_language(grammar: Grammar) -> None:
 def blank(node: Node) -> Node:
     """The node with every text and character replaced by the empty string: productive becomes nullable."""
     match node:
-        case Literal():
+        case Literal() | Words():
             return EPSILON
         case CharSet(ranges):
             return EPSILON if ranges else NEVER

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Lexeme, Literal, Node, Ref, Repeat, Seq, TokenSet
+from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Lexeme, Literal, Node, Ref, Repeat, Seq, TokenSet, Words
 from infernix_plugin.matching import CompiledGrammar, MaskState, Session, TokenDomain
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
@@ -109,6 +109,8 @@ def words(node: Node, rules: dict[str, Node] | None = None) -> set[Word]:
     match node:
         case Literal(text):
             return {tuple(text.encode())}
+        case Words(texts):
+            return {tuple(text.encode()) for text in texts}
         case CharSet(ranges):
             return {tuple(chr(code).encode()) for low, high in ranges for code in range(low, high + 1)}
         case TokenSet(ids, exclude):

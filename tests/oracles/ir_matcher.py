@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Not, Ref, Repeat, Seq
+from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Not, Ref, Repeat, Seq, Words
 from tests.oracles.unique_items import keeps_items_apart
 
 Ends = frozenset[int]
@@ -34,6 +34,8 @@ class Matcher:
         match node:
             case Literal(word):
                 return frozenset([start + len(word)] if text.startswith(word, start) else [])
+            case Words(texts):
+                return frozenset(start + len(word) for word in texts if text.startswith(word, start))
             case CharSet():
                 return frozenset([start + 1] if start < len(text) and ord(text[start]) in node else [])
             case Ref(name):

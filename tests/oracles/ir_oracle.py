@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Not, Ref, Repeat, Seq
+from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Not, Ref, Repeat, Seq, Words
 
 
 def matches(grammar: Grammar, text: str) -> bool:
@@ -35,6 +35,8 @@ def _ends(node: Node, start: int, text: str, table: dict[tuple[str, int], frozen
     match node:
         case Literal(word):
             return frozenset([start + len(word)] if text.startswith(word, start) else [])
+        case Words(texts):
+            return frozenset(start + len(word) for word in texts if text.startswith(word, start))
         case CharSet(ranges):
             hit = start < len(text) and any(low <= ord(text[start]) <= high for low, high in ranges)
             return frozenset([start + 1] if hit else [])
@@ -84,6 +86,8 @@ def _words(node: Node, universe: frozenset[str], known: dict[str, frozenset[str]
     match node:
         case Literal(word):
             return universe & {word}
+        case Words(texts):
+            return universe.intersection(texts)
         case CharSet(ranges):
             return frozenset(w for w in universe if len(w) == 1 and any(a <= ord(w) <= b for a, b in ranges))
         case Ref(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Ref, Repeat, Seq
+from infernix_plugin.grammar.ir import Alt, And, CharSet, Grammar, Lexeme, Literal, Node, Ref, Repeat, Seq, Words
 from tests.oracles.ir_matcher import in_language
 
 _TRIES = 2000
@@ -36,6 +36,8 @@ class Sampler:
         match node:
             case Literal(text):
                 out.append(text)
+            case Words(texts):
+                out.append(self._rng.choice(texts))
             case CharSet(ranges):
                 out.append(self._character(ranges))
             case Ref(name):
@@ -68,7 +70,7 @@ class Sampler:
                 raise TypeError(f"{node!r} cannot be sampled")
 
     def _rejected(self, items: tuple[Node, ...]) -> str:
-        sources = [item for item in items if isinstance(item, Seq | Alt | Repeat | Literal | CharSet)]
+        sources = [item for item in items if isinstance(item, Seq | Alt | Repeat | Literal | Words | CharSet)]
         for _ in range(_TRIES):
             source = self._rng.choice(sources)
             part: list[str] = []

@@ -18,6 +18,7 @@ from infernix_plugin.grammar.ir import (
     alt,
     charset,
     seq,
+    words,
 )
 
 ALPHABET = "abé"
@@ -27,7 +28,8 @@ RULES = ("root", "p", "q", "r")
 def letters(alphabet: str = ALPHABET) -> st.SearchStrategy[Node]:
     sets = st.sets(st.sampled_from(alphabet)).map(lambda found: charset((ord(c), ord(c)) for c in found))
     texts = st.text(alphabet, max_size=3).map(Literal)
-    return st.one_of(texts, texts, sets)
+    lists = st.lists(st.text(alphabet, max_size=3), min_size=2, unique=True).map(words)
+    return st.one_of(texts, texts, sets, lists)
 
 
 def _compound(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:

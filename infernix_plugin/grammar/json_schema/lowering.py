@@ -160,7 +160,7 @@ class Lowering:
     def _body(self, name: str, branch: Branch, goal: Goal) -> Node:
         match branch:
             case Finite():
-                return alt(*map(values.literal, self._reducer.values(branch)))
+                return values.one_of(self._reducer.values(branch))
             case Numbers():
                 return self._number(branch, goal)
             case Strings():

@@ -7,9 +7,9 @@ comparing strings, and one repetition of :data:`CHARACTER` is one decoded charac
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
+from json import JSONEncoder
 
 from infernix_plugin.grammar.ir import (
     ANY_CHAR,
@@ -22,15 +22,18 @@ from infernix_plugin.grammar.ir import (
     Not,
     Repeat,
     Seq,
+    Words,
     alt,
     chars,
     charset,
     complement,
     repeat,
     seq,
+    words,
 )
 from infernix_plugin.grammar.json_schema.shape import Pattern, Strings
 
+_encode = JSONEncoder(ensure_ascii=False).encode
 _QUOTE = Literal('"')
 _SHORT = '"\\\b\f\n\r\t'
 _CONTROL = [code for code in range(0x20) if chr(code) not in _SHORT]
@@ -62,7 +65,7 @@ _ANY = seq(_QUOTE, repeat(CHARACTER), _QUOTE)
 
 def spelling(text: str) -> str:
     """``text`` as a JSON string with its quotes."""
-    return json.dumps(text, ensure_ascii=False)
+    return _encode(text)
 
 
 def string(minimum: int = 0, maximum: int | None = None) -> Node:
@@ -112,6 +115,8 @@ def spelled(node: Node) -> Node:
     match node:
         case Literal(text):
             return Literal(spelling(text)[1:-1])
+        case Words(texts):
+            return words(spelling(text)[1:-1] for text in texts)
         case CharSet(ranges):
             return _spelled_set(ranges)
         case Seq(items):

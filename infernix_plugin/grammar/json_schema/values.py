@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from infernix_plugin.grammar.ir import EPSILON, Lexeme, Literal, Node, Ref, alt, chars, optional, repeat, seq
+from infernix_plugin.grammar.ir import EPSILON, Lexeme, Literal, Node, Ref, alt, chars, optional, repeat, seq, words
 from infernix_plugin.grammar.json_schema import numbers
 from infernix_plugin.grammar.json_schema.json_value import Json, Number
 from infernix_plugin.grammar.json_schema.strings import spelling, string
@@ -45,6 +45,14 @@ def braced(opening: str, content: Node, closing: str, *, may_be_empty: bool = Tr
     """Content between brackets, with one run of whitespace where there is none."""
     inside = seq(content, SPACE)
     return seq(Literal(opening), SPACE, optional(inside) if may_be_empty else inside, Literal(closing))
+
+
+def one_of(listed: Sequence[Json]) -> Node:
+    """One of the values; many strings are one terminal."""
+    texts = [spelling(value) for value in listed if isinstance(value, str)]
+    if len(texts) < 2:
+        return alt(*map(literal, listed))
+    return alt(Lexeme(words(texts)), *(literal(value) for value in listed if not isinstance(value, str)))
 
 
 def literal(value: Json) -> Node:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import SharedFold, components, leaves, nullable, references
-from infernix_plugin.grammar.emit_lark import literal_pieces, terminal
+from infernix_plugin.grammar.emit_lark import is_piece, literal_pieces, terminal
 from infernix_plugin.grammar.ir import (
     ANY_CHAR,
     Alt,
@@ -41,6 +41,7 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    Words,
     alt,
     chars,
     charset,
@@ -240,6 +241,18 @@ class _Span(NamedTuple):
 
 
 _NOTHING = _Span()
+
+
+def _any_of(spans: Iterable[_Span]) -> _Span:
+    first = last = 0
+    empty = False
+    for span in spans:
+        first |= span.first
+        last |= span.last
+        empty = empty or span.empty
+    return _Span(first, last, empty)
+
+
 _INNER = (Seq, Alt, Repeat)
 
 
@@ -371,13 +384,7 @@ class _Joints:
             case Seq():
                 return self._sequence(below)
             case Alt():
-                first = last = 0
-                empty = False
-                for span in below:
-                    first |= span.first
-                    last |= span.last
-                    empty = empty or span.empty
-                return _Span(first, last, empty)
+                return _any_of(below)
             case Repeat(_, minimum, maximum):
                 span = below[0]
                 if maximum is None or maximum > 1:
@@ -397,7 +404,9 @@ class _Joints:
     def _new_leaf(self, node: Node) -> _Span:
         match node:
             case Literal(text):
-                return self._sequence([self._one(symbol) for symbol in _literal_symbols(text)])
+                return self._text(text)
+            case Words(texts):
+                return _any_of(map(self._text, texts))
             case Lexeme(item):
                 one = self._one(*_symbols(item))
                 if one.first & self.others:
@@ -406,6 +415,9 @@ class _Joints:
             case TokenSet():
                 return self._one(_Symbol(_Cut.NEITHER, node))
         raise ValueError(f"{type(node).__name__} outside a lexeme")
+
+    def _text(self, text: str) -> _Span:
+        return self._sequence([self._one(symbol) for symbol in _literal_symbols(text)])
 
     def _one(self, *symbols: _Symbol) -> _Span:
         bits = 0
@@ -525,9 +537,17 @@ def _piece_symbol(piece: str) -> _Symbol:
     return _Symbol(_Cut.BLANK if ord(piece[0]) in _BLANKS else _Cut.PUNCTUATION, piece)
 
 
+def _kind(text: str) -> _Cut:
+    """The kind of JSON token that a text is, or NEITHER."""
+    return _piece_symbol(text).kind if is_piece(text) else _Cut.NEITHER
+
+
 def _symbols(item: Node) -> list[_Symbol]:
     """The kinds of JSON tokens among the members of ``item``, or ``item`` itself if it has other members."""
-    ends = _reaches(item)[_Cut.START] & ~(1 << _Cut.START)
+    if isinstance(item, Words):
+        ends = reduce(or_, (1 << kind for kind in {_kind(text) for text in item.texts if text}))
+    else:
+        ends = _reaches(item)[_Cut.START] & ~(1 << _Cut.START)
     kinds = [kind for kind in _JSON_TOKENS if ends >> kind & 1]
     if ends != sum(1 << kind for kind in kinds):
         return [_Symbol(_Cut.NEITHER, terminal(item))]
@@ -539,13 +559,15 @@ def _symbols(item: Node) -> list[_Symbol]:
 def _reach(node: Node, below: list[_Reach]) -> _Reach:
     match node:
         case Literal(text):
-            return _chain(map(_letter_reach, text))
+            return _text_reach(text)
+        case Words(texts):
+            return _either(map(_text_reach, texts))
         case CharSet():
             return _character_reach(node)
         case Seq():
             return _chain(below)
         case Alt():
-            return tuple(reduce(or_, column, 0) for column in zip(*set(below), strict=True)) or _NOWHERE
+            return _either(below)
         case And():
             return tuple(reduce(and_, (reach[cut] for reach in below)) for cut in _Cut)
         case Repeat(_, minimum, maximum):
@@ -565,6 +587,14 @@ def _several(once: _Reach, minimum: int, rounds: int) -> _Reach:
             break
         result = longer
     return result
+
+
+def _text_reach(text: str) -> _Reach:
+    return _chain(map(_letter_reach, text))
+
+
+def _either(reaches: Iterable[_Reach]) -> _Reach:
+    return tuple(reduce(or_, column, 0) for column in zip(*set(reaches), strict=True)) or _NOWHERE
 
 
 @lru_cache(maxsize=1 << 12)

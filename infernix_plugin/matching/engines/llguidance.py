@@ -34,6 +34,10 @@ _BYTES_PER_CHARACTER = 16
 """Size of a compiled grammar per character of its text; the terminals' automata grow with use."""
 
 
+_INITIAL_LEXER_FUEL = 1_000_000
+"""What making the terminals may cost, llguidance's default; or one for each character, so that what it takes with a
+list of texts, which is less, is never refused."""
+
 _LEXER_STEP_FUEL = 8_000_000
 """What one mask may spend on new states of terminals; about 50 ms. Intersected patterns need more than the default."""
 
@@ -139,7 +143,12 @@ class _Compiled:
     def _parsed(self) -> Any:
         from llguidance import LLMatcher, LLParserLimits
 
-        limits = LLParserLimits(verbose_errors=False, step_lexer_fuel=_LEXER_STEP_FUEL, max_items_in_row=_MAX_ROW_ITEMS)
+        limits = LLParserLimits(
+            verbose_errors=False,
+            initial_lexer_fuel=max(_INITIAL_LEXER_FUEL, len(self._text)),
+            step_lexer_fuel=_LEXER_STEP_FUEL,
+            max_items_in_row=_MAX_ROW_ITEMS,
+        )
         start = LLMatcher(self._vocabulary, LLMatcher.grammar_from_lark(self._text), log_level=0, limits=limits)
         if start.is_error():
             raise _too_large(start.get_error())

@@ -7,11 +7,12 @@ but the same object always stands for the same texts, so positions that hold the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
-from infernix_plugin.grammar.ir import CharSet, Literal
+from infernix_plugin.grammar.ir import CharSet, Literal, Words
 
 
 class Atom(Protocol):
@@ -78,6 +79,48 @@ class _Text(_Leaf):
 def text(node: Literal) -> Atom:
     """The atom of a literal that is not empty."""
     return _Text(node.text.encode())
+
+
+class _Word:
+    """The rest of one of the sorted ``data`` from index ``first`` to ``last``, which agree up to ``offset``."""
+
+    __slots__ = ("_data", "_first", "_following", "_last", "_offset", "accepting")
+    open = True
+
+    def __init__(self, data: Sequence[bytes], first: int, last: int, offset: int = 0) -> None:
+        self._data = data
+        self._first = first
+        self._last = last
+        self._offset = offset
+        self._following: dict[int, Atom | None] = {}
+        self.accepting = len(data[first]) == offset
+
+    def after(self, byte: int) -> Atom | None:
+        if byte not in self._following:
+            self._following[byte] = self._after(byte)
+        return self._following[byte]
+
+    def _after(self, byte: int) -> Atom | None:
+        place = slice(self._offset, self._offset + 1)
+
+        def following(data: bytes) -> bytes:
+            return data[place]
+
+        piece = bytes((byte,))
+        first = bisect_left(self._data, piece, self._first, self._last, key=following)
+        last = bisect_right(self._data, piece, first, self._last, key=following)
+        if first == last:
+            return None
+        if last - first > 1:
+            return _Word(self._data, first, last, self._offset + 1)
+        only = self._data[first]
+        return DONE if len(only) == self._offset + 1 else _Text(only, self._offset + 1)
+
+
+def word(node: Words) -> Atom:
+    """The atom of a list of texts."""
+    data = [text.encode() for text in node.texts]
+    return _Word(data, 0, len(data))
 
 
 class _Continuation(_Leaf):

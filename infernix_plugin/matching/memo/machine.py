@@ -27,10 +27,11 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    Words,
     repeat,
 )
 from infernix_plugin.matching.domain import Bitset
-from infernix_plugin.matching.memo.atoms import DONE, Atom, character, text
+from infernix_plugin.matching.memo.atoms import DONE, Atom, character, text, word
 from infernix_plugin.matching.memo.masks import KnownMask
 from infernix_plugin.matching.memo.memory import Memory
 
@@ -332,6 +333,8 @@ class Terminals:
         match node:
             case Literal(content):
                 return text(node) if content else DONE
+            case Words():
+                return word(node)
             case CharSet():
                 return character(node)
             case TokenSet():
