@@ -36,6 +36,8 @@ from infernix_plugin.grammar.ir import (
 
 MAX_GROUP_DEPTH = 24
 """Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
+_LONG = 1024
+"""Characters from which on a text is no regular expression: of those llguidance makes a hundred bytes for each."""
 _ANY_TEXT = "/(?s:.*)/"
 _COUNTS = {(0, 1): "?", (0, None): "*", (1, None): "+"}
 _SPECIAL = re.compile(r"""[^0-9A-Za-z_"',:;=@%]""")
@@ -235,6 +237,8 @@ def _operand(part: _Terminal) -> str:
 
 def _combine(node: Node, below: list[_Terminal]) -> _Terminal:
     match node:
+        case Literal(text) if len(text) > _LONG:
+            return _Terminal(_quoted(text), False, _ATOM)
         case Literal(text):
             return _Terminal(_regex_text(text), True, _ATOM if len(text) == 1 else _SEQUENCE if text else _ALTERNATIVE)
         case Words(listed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import string
 
@@ -48,6 +49,17 @@ def test_a_hundred_thousand_of_four_megabytes(compiler: ConstraintCompiler) -> N
         assert accepts(grammar, compiler.domain, text)
         assert not accepts(grammar, compiler.domain, text[:-1])
         assert not accepts(grammar, compiler.domain, text + "a")
+
+
+@pytest.mark.parametrize("length", [1024, 1025])
+def test_a_long_text(compiler: ConstraintCompiler, length: int) -> None:
+    text = ("".join(CHARACTERS) * 2)[:length]
+    for constraint in (OutputConstraint.choice([text]), OutputConstraint.grammar(f"root ::= {json.dumps(text)} [ab]?")):
+        grammar = compiler.compile(constraint)
+        assert accepts(grammar, compiler.domain, text)
+        assert not accepts(grammar, compiler.domain, text[:-1])
+        assert not accepts(grammar, compiler.domain, "b" + text[1:])
+    assert accepts(grammar, compiler.domain, text + "b")
 
 
 def test_the_strings_of_an_enum_are_one_terminal(compiler: ConstraintCompiler) -> None:
