@@ -6,6 +6,9 @@ Messages never contain an absolute path or more than a bounded excerpt of the us
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 EXCERPT_CHARACTERS = 60
 
 
@@ -13,6 +16,21 @@ def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
     """Return ``text`` quoted and cut to at most ``limit`` characters, safe to put into a message."""
     shown = text if len(text) <= limit else text[: limit - 1] + "…"
     return repr(shown)
+
+
+def for_log(error: BaseException) -> str:
+    """Return what the log may say of an error: its type and, if it is not one of ours, where it was raised.
+
+    A message may quote the constraint, which belongs to the client and is in no log.
+    """
+    if isinstance(error, ConstraintDeadEnd | NonFiniteLogits) or type(error) is InfernixError:
+        return f"{type(error).__name__}: {error}"
+    name = type(error).__name__
+    if isinstance(error, InfernixError):
+        return name
+    frames = traceback.extract_tb(error.__traceback__)
+    calls = (f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    return f"{name} in {' < '.join(calls)}"
 
 
 class InfernixError(Exception):

@@ -32,7 +32,7 @@ from infernix_plugin.entrypoints.tools.allowed import allowed_names
 from infernix_plugin.entrypoints.tools.joining import join_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema, for_log
 from infernix_plugin.matching.cache import Outcome
 from infernix_plugin.observation.metrics import metrics
 from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
@@ -193,11 +193,11 @@ def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None
     except ConstraintError:
         raise
     except Exception as error:
-        logger.exception("A constraint could not be compiled")
-        raise InfernixError("The constraint could not be compiled; see the server log.") from error
+        logger.error("A constraint could not be compiled: %s", for_log(error))
+        raise InfernixError("The constraint could not be compiled; see the server log.") from None
     if prepared.compiled.remarks and prepared.outcome is Outcome.BUILT:
-        remarks = "; ".join(f"{remark.message} (at {remark.location})" for remark in prepared.compiled.remarks)
-        logger.warning("A grammar is enforced, but %s", remarks)
+        places = ", ".join(remark.location for remark in prepared.compiled.remarks)
+        logger.warning("A grammar is enforced, but its rules at %s add nothing; infernix check says why", places)
 
 
 def _response(error: InfernixError, field: str) -> VLLMError:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from vllm.v1.structured_output import StructuredOutputManager
 
 from infernix_plugin import settings
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, for_log
 from infernix_plugin.framing.phases import prompt_framing
 from infernix_plugin.framing.thinking_budget import ThinkingBudget, budget_of
 from infernix_plugin.matching.cache import CacheStats
@@ -88,8 +88,8 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         constrained: ConstrainedRequest = request.structured_output_request.grammar
         try:
             return constrained.draft(spec_tokens, self._max_drafts)
-        except Exception:  # a draft is only a guess: the request goes on with the drafter's
-            logger.exception("The grammar's drafts of request %s could not be found", request.request_id)
+        except Exception as error:  # a draft is only a guess: the request goes on with the drafter's
+            logger.error("Request %s has no drafts of the grammar: %s", request.request_id, for_log(error))
             return spec_tokens
 
     def mark_grammar_drafts(self, requests: dict[str, Any], scheduler_output: Any) -> None:
@@ -136,7 +136,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 failure = constrained.failure
         if failure is None:
             return True
-        logger.warning("Request %s ends: %s", request.request_id, failure)
+        logger.warning("Request %s ends: %s", request.request_id, for_log(failure))
         new_token_ids.clear()
         return False
 
@@ -166,7 +166,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             constrained.fill(drafts, rows[:used])
         except Exception as error:
             # One request's failure must not take the engine down; accept_tokens ends this one.
-            logger.exception("The mask of request %s could not be computed", request.request_id)
+            logger.error("The mask of request %s failed: %s", request.request_id, for_log(error))
             constrained.failure = error
             rows[:used] = EVERYTHING
 
@@ -195,10 +195,10 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 branch=compiler.branch(asked, request.prompt_token_ids, delegated=delegated),
             )
         except ConstraintError as error:
-            logger.warning("Request %s is refused: %s", request.request_id, error)
+            logger.warning("Request %s is refused: %s", request.request_id, for_log(error))
             raise
-        except Exception:
-            logger.exception("The constraint of request %s could not be compiled", request.request_id)
+        except Exception as error:
+            logger.error("The constraint of request %s failed: %s", request.request_id, for_log(error))
             raise
 
     def _drafter(self, compiler: RequestCompiler, before: str) -> RequestDrafter:

@@ -9,7 +9,7 @@ from infernix_plugin import OutputConstraint
 from infernix_plugin.grammar import gbnf, lark
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.rule_reader import MAX_REMARKS
-from infernix_plugin.matching.cache import Outcome
+from infernix_plugin.matching.cache import CacheStats, Outcome
 
 OPTIONS = GrammarOptions()
 
@@ -53,9 +53,12 @@ def test_one_line_in_the_log_when_it_is_built(caplog):
     text = 'root ::= "secret"\nunused ::= "other secret"'
     compiled = SimpleNamespace(remarks=gbnf.parse(text, OPTIONS).remarks)
     outcomes = iter([Outcome.BUILT, Outcome.HIT])
-    compiler = SimpleNamespace(prepare=lambda asked, prompt: SimpleNamespace(compiled=compiled, outcome=next(outcomes)))
+    compiler = SimpleNamespace(
+        prepare=lambda asked, prompt: SimpleNamespace(compiled=compiled, outcome=next(outcomes), seconds=0.0),
+        compiler=SimpleNamespace(stats=CacheStats),
+    )
     with caplog.at_level(logging.WARNING, logger=validation.__name__):
         validation._compile(compiler, OutputConstraint.grammar(text), [])
         validation._compile(compiler, OutputConstraint.grammar(text), [])
     said = [record.getMessage() for record in caplog.records if record.name == validation.__name__]
-    assert said == ["A grammar is enforced, but the rule 'unused' cannot be reached from 'root' (at 2:1)"]
+    assert said == ["A grammar is enforced, but its rules at 2:1 add nothing; infernix check says why"]
