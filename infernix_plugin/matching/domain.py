@@ -93,6 +93,7 @@ class TokenDomain:
                 classes[token] = kind
         self._classes = classes.tobytes()
         self.stop_ids: tuple[int, ...] = tuple(np.flatnonzero(classes == TokenClass.STOP).tolist())
+        self._stops = frozenset(self.stop_ids)
         self.stop_bits = bitset(classes == TokenClass.STOP, size)
         self.generable_bits = bitset((classes == TokenClass.TEXT) | (classes == TokenClass.CONTROL), size)
         for bits in (self.stop_bits, self.generable_bits):
@@ -160,7 +161,7 @@ class TokenDomain:
 
     def is_stop(self, token: int) -> bool:
         """Whether the token, which may be any integer, ends an output."""
-        return 0 <= token < self.vocab_size and self._classes[token] == TokenClass.STOP
+        return token in self._stops
 
     def is_control(self, token: int) -> bool:
         """Whether the token, which may be any integer, is a control token."""

@@ -238,7 +238,8 @@ class Session:
             allowed = matcher.fill(row)
         except ConstraintTooLarge as error:
             return self._dead_end(row, error)
-        np.bitwise_and(allowed, domain.generable_bits, row)
+        if allowed is not row:
+            np.bitwise_and(allowed, domain.generable_bits, row)
         if matcher.can_end():
             np.bitwise_or(row, domain.stop_bits, row)
         # Vocabularies begin with digits and punctuation, so one look at the first word often saves the search, for

@@ -205,7 +205,7 @@ class _Matcher:
         if not repeating:
             return found
         if found is not row:
-            np.copyto(row, found)
+            np.bitwise_and(found, self._grammar.tokens.domain.generable_bits, row)
         clear(row, np.array(repeating, dtype=np.int64))
         return row
 

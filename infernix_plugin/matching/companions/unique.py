@@ -99,7 +99,7 @@ class UniqueMatcher:
         if not crossing and position.calm:
             return found
         if found is not row:
-            np.copyto(row, found)
+            np.bitwise_and(found, self._grammar.domain.generable_bits, row)
         if not position.calm:
             self._walk(row, self._grammar.vocabulary.root, position)
         for token in crossing:

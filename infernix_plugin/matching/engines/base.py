@@ -14,9 +14,9 @@ class Matcher(Protocol):
     def fill(self, row: Bitset) -> Bitset:
         """The tokens that may come next, in ``row`` (int32, contiguous, ``mask_words`` long) or beside it.
 
-        Returned is ``row`` itself or a bitset of the same size that the next call overwrites; in that case ``row``
-        is left as it was. Bits of tokens that are not generable, of stop tokens and of ids past the vocabulary have no
-        meaning: the session clears them. Leaves the position as it is.
+        Returned is ``row`` itself, which then holds generable tokens only, or a bitset of the same size that the next
+        call overwrites, while ``row`` is left as it was: there, bits of tokens that are not generable, of stop tokens
+        and of ids past the vocabulary have no meaning. Leaves the position as it is.
 
         Raises:
             ConstraintTooLarge: the engine gave up on this position; the position stays as it was.

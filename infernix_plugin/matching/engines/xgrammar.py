@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.emit import emit
@@ -101,24 +103,26 @@ class _Vocabulary:
         index = xgrammar.TokenizerInfo(pieces, xgrammar.VocabType.RAW, vocab_size=domain.vocab_size, stop_token_ids=[])
         self.cached = xgrammar.GrammarCompiler(index, max_threads=1, cache_limit_bytes=cache_bytes)
         self.rehearsal = Rehearsal(domain, pieces)
+        self.generable = domain.generable_bits
         self.uncached = xgrammar.GrammarCompiler(index, max_threads=1, cache_enabled=False)
 
 
 def _built(vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> _Compiled:
     if cache:
         try:
-            return _Compiled(run(vocabulary.cached))
+            return _Compiled(run(vocabulary.cached), vocabulary.generable)
         except RuntimeError as error:
             if _RULE_CACHE_FAULT not in str(error):
                 raise
-    return _Compiled(run(vocabulary.uncached))
+    return _Compiled(run(vocabulary.uncached), vocabulary.generable)
 
 
 class _Compiled:
     engine = "xgrammar"
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: Any, generable: Bitset) -> None:
         self._compiled = compiled
+        self._generable = generable
         self.memory_bytes: int = compiled.memory_size_bytes
 
     def text(self) -> str:
@@ -127,19 +131,20 @@ class _Compiled:
     def matcher(self) -> Matcher:
         import xgrammar
 
-        return _Matcher(xgrammar.GrammarMatcher(self._compiled), Meter())
+        return _Matcher(xgrammar.GrammarMatcher(self._compiled), Meter(), self._generable)
 
 
 class _Matcher:
-    def __init__(self, matcher: Any, meter: Meter) -> None:
+    def __init__(self, matcher: Any, meter: Meter, generable: Bitset) -> None:
         self._matcher = matcher
         self._meter = meter
+        self._generable = generable
 
     def fill(self, row: Bitset) -> Bitset:
         started = self._meter.start()
         self._matcher.fill_next_token_bitmask(row)
         self._meter.stop(started)
-        return row
+        return np.bitwise_and(row, self._generable, row)
 
     def accept(self, token: int) -> bool:
         return bool(self._matcher.accept_token(token))
@@ -151,7 +156,7 @@ class _Matcher:
         return len(prefix)
 
     def fork(self) -> Matcher:
-        return _Matcher(self._matcher.fork(), self._meter)
+        return _Matcher(self._matcher.fork(), self._meter, self._generable)
 
     def rollback(self, steps: int) -> None:
         self._matcher.rollback(steps)

@@ -43,6 +43,8 @@ _STATE_BYTES = 600
 _ITEM_BYTES = 100
 _MOVE_BYTES = 60
 
+_NAMED = (Ref, Repeat)
+"""What a place may come to again without having read anything."""
 _BYTES = tuple(bytes((byte,)) for byte in range(256))
 
 _lock = threading.RLock()
@@ -181,6 +183,8 @@ class Machine:
         try:
             if len(items) == 1:
                 items, piece = _inside(items, piece)
+                if not piece and items == tuple(state.items) and not state.accepting:
+                    return state
             for byte in piece:
                 found: set[Item] = set()
                 accepting = False
@@ -253,7 +257,7 @@ class Machine:
                     pending.append((items[index], 0, behind) if items else (behind.node, behind.index, behind.rest))
             elif isinstance(node, Alt):
                 pending.extend([(option, 0, behind) for option in node.options])
-            elif isinstance(node, Ref | Repeat):
+            elif isinstance(node, _NAMED):
                 key = id(node), index, behind
                 if key in seen:
                     continue
