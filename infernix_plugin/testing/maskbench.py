@@ -15,6 +15,7 @@ from infernix_plugin.errors import ConstraintError
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import CompiledGrammar, ConstraintCompiler, Session, TokenDomain
+from infernix_plugin.matching.warming import warm
 
 
 class MaskbenchEngine:
@@ -66,4 +67,6 @@ class MaskbenchMatcher:
 def factory(tokenizer_directory: str, *, vocab_size: int = 151_936, **options: Any) -> MaskbenchEngine:
     """The engine for the vocabulary in ``tokenizer_directory``; ``vocab_size`` counts padding ids."""
     domain = TokenDomain.from_pretrained(tokenizer_directory, vocab_size=vocab_size)
-    return MaskbenchEngine(ConstraintCompiler(domain, options=GrammarOptions(**options)))
+    compiler = ConstraintCompiler(domain, options=GrammarOptions(**options))
+    warm(compiler)  # as at the start of an engine
+    return MaskbenchEngine(compiler)

@@ -392,6 +392,11 @@ REFUSED = [
     ({"type": "object", "required": ["A"], "propertyNames": {"pattern": "^a"}}, UnsatisfiableConstraint, "#"),
     ({"type": "object", "minProperties": 1, "propertyNames": {"type": "number"}}, UnsatisfiableConstraint, "#"),
     ({"items": {"oneOf": [{"const": [1]}, {"type": "array"}]}}, UnsupportedSchema, "#/items/oneOf"),
+    (
+        {"properties": {"a": {"oneOf": [{"minimum": 1}, {"maximum": 5}]}, "b": {"pattern": "("}}},
+        UnsupportedSchema,
+        "#/properties/b/pattern",
+    ),
     ({"not": {}}, UnsatisfiableConstraint, "#"),
     ({"oneOf": [{"type": "null"}, {"type": "null"}]}, UnsatisfiableConstraint, "#"),
     ({"$ref": "https://example.test/x"}, UnsupportedSchema, "#/$ref"),

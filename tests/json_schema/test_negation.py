@@ -78,6 +78,23 @@ CASES = [
         ['"ab"', "[1]"],
     ),
     ({"then": {"type": "string"}}, ["1"], []),
+    # options that overlap, of which some hold options that overlap
+    (
+        {"oneOf": [{"oneOf": [{"minimum": 0}, {"maximum": 9}]}, {"oneOf": [{"type": "integer"}, {"minimum": 20}]}]},
+        ["-1.5", "5", "9", "15.5", "20", "30"],
+        ["-1", "15", "20.5"],
+    ),
+    # a shape that was looked at before its options were found to overlap
+    (
+        {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"items": {"$ref": "#/$defs/x"}, "type": "array"}},
+            "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+            "$defs": {"x": {"oneOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]}},
+        },
+        ['{"a":1}', '{"b":[3,1]}'],
+        ['{"a":2}', '{"b":[2]}', '{"a":1,"b":[]}', "{}"],
+    ),
     # options that overlap only where they say nothing
     (
         {"oneOf": [{"properties": {"t": {"const": kind}, kind: {}}, "required": ["t"]} for kind in "abcdefghijklm"]},

@@ -10,7 +10,7 @@ from infernix_plugin.grammar.json_schema import values
 from infernix_plugin.grammar.json_schema.lowering import Lowering
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reader import read
-from infernix_plugin.grammar.json_schema.reducer import Overlapping, Reducer
+from infernix_plugin.grammar.json_schema.reducer import Reducer
 from infernix_plugin.grammar.options import GrammarOptions
 
 __all__ = ["json_object", "lower"]
@@ -29,7 +29,7 @@ def lower(text: str, options: GrammarOptions, lowering: LoweringFactory = Loweri
     Args:
         text: the schema.
         options: how it is read, and limits.
-        lowering: makes what writes the rules. It is called again where options of a ``oneOf`` turn out to overlap.
+        lowering: makes what writes the rules. It is called again to tell why a schema is refused.
 
     Raises:
         InvalidSchema: the text is not JSON, or a keyword has a value it cannot have.
@@ -38,19 +38,15 @@ def lower(text: str, options: GrammarOptions, lowering: LoweringFactory = Loweri
         ConstraintTooLarge: a limit of ``options`` is passed.
     """
     document = read(text, options)
-    found: list[Overlapping] = []
-    overlaps: dict[str, frozenset[tuple[int, int, str]]] = {}
-    while True:
-        try:
-            return lowering(Reducer(document, options, overlaps), options).grammar()
-        except Overlapping as overlapping:  # once more, with negations; they may bring further oneOf into sight
-            found.append(overlapping)
-            for location, pairs in overlapping.overlaps.items():
-                overlaps[location] = overlaps.get(location, frozenset()) | pairs
-        except UnsupportedSchema as error:
-            if not found:
-                raise
-            raise found[0].refusal() from error
+    reducer = Reducer(document, options)
+    try:
+        return lowering(reducer, options).grammar()
+    except UnsupportedSchema as error:
+        if not reducer.has_overlaps:
+            raise
+        # Is it the negation that is not supported, which the schema does not mention, or anything that it does?
+        lowering(Reducer(document, options, tells_apart=False), options).grammar()
+        raise reducer.refusal() from error
 
 
 def json_object(options: GrammarOptions) -> Grammar:

@@ -100,7 +100,6 @@ class Lowering:
         while self._pending:
             name, branch, goal = self._pending.popleft()
             self._define(name, self._body(name, branch, goal))
-        self._reducer.prove_exclusions()
         grammar = Grammar({**self._rules, **values.shared_rules(self._options)})
         alive = productive_rules(grammar.rules)
         if grammar.root not in alive:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
+from typing import Any
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar import budget
@@ -80,26 +81,8 @@ class _Work:
     combine: Callable[[], Shape]
 
 
-Overlaps = Mapping[str, frozenset[tuple[int, int, str]]]
-"""For the place of a ``oneOf``, ordered pairs of its options, by index, and a JSON type of which values may be both."""
-
-
-class Overlapping(Exception):  # an answer, not a fault
-    """Options of a ``oneOf`` that are not provably exclusive."""
-
-    def __init__(self, overlaps: Overlaps) -> None:
-        super().__init__(overlaps)
-        self.overlaps = overlaps
-
-    def refusal(self) -> UnsupportedSchema:
-        """The error if they cannot be told apart either."""
-        location, pairs = next(iter(self.overlaps.items()))
-        first, second, _ = min(pairs)
-        return UnsupportedSchema(
-            f"The branches {first} and {second} of oneOf are not provably exclusive",
-            location=location,
-            hint="make them exclusive by type or by a required const member, or use anyOf",
-        )
+_Overlap = tuple[int, int, str]
+"""An ordered pair of options of a ``oneOf``, by index, and a JSON type of which values may be both."""
 
 
 class Reducer:
@@ -111,22 +94,73 @@ class Reducer:
         ConstraintTooLarge: more than :data:`MAX_MERGES` intersections.
     """
 
-    def __init__(self, document: Document, options: GrammarOptions, overlaps: Overlaps | None = None) -> None:
-        """Bind to a document; ``overlaps`` are options of ``oneOf`` to tell apart by negation."""
+    def __init__(self, document: Document, options: GrammarOptions, *, tells_apart: bool = True) -> None:
+        """Bind to a document. Unless it ``tells_apart``, options of ``oneOf`` that overlap stay as they are."""
         self._document = document
         self._options = options
         self._shapes: dict[str, Shape] = {FALSE: NOTHING}
         self._goals: dict[Goal, Shape] = {(): ANY}
-        self._overlaps: Overlaps = overlaps or {}
+        self._readings: dict[str, Reading] = {}
+        self._overlaps: dict[str, frozenset[_Overlap]] = {}
         self._exclusions: list[_Exclusion] = []
+        self._is_between_proofs = tells_apart
         self._contradictory: dict[Goal, bool] = {}
+        self._known_facts: dict[str, facts.Facts] = {}
         self._matchers: dict[Strings, Intersection] = {}
         self._derivatives = Derivatives()
         self._names: dict[tuple[Goal, _Matched], Intersection] = {}
         self._merges = 0
 
+    @property
+    def has_overlaps(self) -> bool:
+        """Whether options of a ``oneOf`` were told apart by negation."""
+        return bool(self._overlaps)
+
+    def refusal(self) -> UnsupportedSchema:
+        """The error if options of a ``oneOf`` overlap and cannot be told apart."""
+        location, pairs = next(iter(self._overlaps.items()))
+        first, second, _ = min(pairs)
+        return UnsupportedSchema(
+            f"The branches {first} and {second} of oneOf are not provably exclusive",
+            location=location,
+            hint="make them exclusive by type or by a required const member, or use anyOf",
+        )
+
     def shape(self, goal: Goal) -> Shape:
         """What satisfies every schema of the goal."""
+        known = self._goals.get(goal)
+        if known is not None:
+            return known
+        return self._proven(goal) if self._is_between_proofs else self._conjunction(goal)
+
+    def _proven(self, goal: Goal) -> Shape:
+        """The shape of a goal, where every ``oneOf`` that it was found to depend on holds.
+
+        That options overlap is only known once the shapes inside them are. What was found since the last proof is then
+        found again, with those options told apart; all that was found before was proven then.
+        """
+        while True:
+            begun, merges = [len(known) for known in self._tentative()], self._merges
+            self._is_between_proofs = False
+            try:
+                shape = self._conjunction(goal)
+                overlaps = self._found_overlaps()
+            finally:
+                self._is_between_proofs = True
+            if not overlaps:
+                return shape
+            for location, pairs in overlaps.items():
+                self._overlaps[location] = self._overlaps.get(location, frozenset()) | pairs
+            for known, size in zip(self._tentative(), begun, strict=True):
+                for key in list(known)[size:]:
+                    del known[key]
+            self._merges = merges
+
+    def _tentative(self) -> tuple[dict[Any, Any], ...]:
+        """What may depend on a ``oneOf`` that is not proven yet."""
+        return self._shapes, self._goals, self._names
+
+    def _conjunction(self, goal: Goal) -> Shape:
         if goal not in self._goals:
             shape = ANY
             for pointer in goal:
@@ -166,15 +200,22 @@ class Reducer:
         schema = self._document.at(pointer_of((place,)))
         if isinstance(schema, bool):
             return _Work([], lambda: ANY if schema else NOTHING)
-        reading = keywords.read(self._document, place, self._options)
-        if reading.other_members or reading.other_items:  # every case has an option of each union
-            reading.unions = [*(union for union in reading.unions if union.exclusive), unevaluated(reading)]
+        reading = self._reading(place)
         unions = [self._disjoint(union) for union in reading.unions]
         options = (option for union in unions for option in union.options)
         needed = list(reading.conjuncts)
         for option in options:
             needed += [*option.goal, *(negated(place) for place, _ in option.unless)]
         return _Work(needed, lambda: self._combine(reading, unions))
+
+    def _reading(self, place: str) -> Reading:
+        """What the schema object at ``place`` says."""
+        if place not in self._readings:
+            reading = keywords.read(self._document, place, self._options)
+            if reading.other_members or reading.other_items:  # every case has an option of each union
+                reading.unions = [*(union for union in reading.unions if union.exclusive), unevaluated(reading)]
+            self._readings[place] = reading
+        return self._readings[place]
 
     def _disjoint(self, union: Union) -> Union:
         """The union with every option that is known to overlap others reduced to what the others leave."""
@@ -260,6 +301,11 @@ class Reducer:
         return self._contradictory[goal]
 
     def _facts(self, place: str) -> facts.Facts:
+        if place not in self._known_facts:
+            self._known_facts[place] = self._read_facts(place)
+        return self._known_facts[place]
+
+    def _read_facts(self, place: str) -> facts.Facts:
         if place == FALSE or alternatives(place.removeprefix("!")):
             return facts.NONE
         pointer = pointer_of((place,))
@@ -274,13 +320,9 @@ class Reducer:
 
     # Proofs -----------------------------------------------------------------------------------------------------
 
-    def prove_exclusions(self) -> None:
-        """Check every ``oneOf`` that was met so far; call it when no shape is being computed.
-
-        Raises:
-            Overlapping: some options are not provably exclusive and were not told apart.
-        """
-        found: dict[str, set[tuple[int, int, str]]] = {}
+    def _found_overlaps(self) -> dict[str, set[_Overlap]]:
+        """Check every ``oneOf`` that was met so far; what is found was not told apart yet."""
+        found: dict[str, set[_Overlap]] = {}
         while self._exclusions:
             exclusion = self._exclusions.pop()
             told_apart = self._overlaps.get(exclusion.location, frozenset())
@@ -289,8 +331,7 @@ class Reducer:
                     if (i, j, branch.kind) not in told_apart and self.may_hold((branch,)):
                         pairs = (i, j, branch.kind), (j, i, branch.kind)
                         found.setdefault(exclusion.location, set()).update(pairs)
-        if found:
-            raise Overlapping({location: frozenset(pairs) for location, pairs in found.items()})
+        return found
 
     def may_hold(self, shape: Shape, depth: int = 0) -> bool:
         """``False`` only if it is proven that no value has the shape."""

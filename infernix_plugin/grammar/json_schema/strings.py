@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from json import JSONEncoder
 
+from infernix_plugin.grammar.analysis import SharedFold
 from infernix_plugin.grammar.ir import (
     ANY_CHAR,
     Alt,
@@ -31,7 +32,7 @@ from infernix_plugin.grammar.ir import (
     seq,
     words,
 )
-from infernix_plugin.grammar.json_schema.shape import Pattern, Strings
+from infernix_plugin.grammar.json_schema.shape import Strings
 
 _encode = JSONEncoder(ensure_ascii=False).encode
 _QUOTE = Literal('"')
@@ -59,7 +60,8 @@ CHARACTER = alt(
 """One character of a string."""
 
 
-_ANY = seq(_QUOTE, repeat(CHARACTER), _QUOTE)
+_CHARACTERS = repeat(CHARACTER)
+_ANY = seq(_QUOTE, _CHARACTERS, _QUOTE)
 """One node wherever strings of any length stand, so that what is known of it stays known."""
 
 
@@ -77,26 +79,18 @@ def intersection(languages: Sequence[Node]) -> Node:
     """Strings that, decoded, are in every one of the languages."""
     if not languages:
         return string()
-    excluded = [item.item for item in languages if isinstance(item, Not)]
-    quoted = [seq(_QUOTE, spelled(item), _QUOTE) for item in languages if not isinstance(item, Not)]
-    if not quoted:
-        quoted.append(_ANY)
-    if excluded:
-        quoted.append(Not(seq(_QUOTE, spelled(alt(*excluded)), _QUOTE)))
-    return Lexeme(quoted[0] if len(quoted) == 1 else And(tuple(quoted)))
+    quoted = [_quoted(item) for item in languages if not isinstance(item, Not)]
+    excluded = [Not(_quoted(item.item)) for item in languages if isinstance(item, Not)]
+    parts = (*(quoted or [_ANY]), *excluded)
+    return Lexeme(parts[0] if len(parts) == 1 else And(parts))
 
 
 def matching(strings: Strings, minimum: int, maximum: int | None) -> Node:
     """Strings by their number of decoded characters and the patterns they contain."""
-    quoted = [seq(_QUOTE, _spelled_pattern(pattern), _QUOTE) for pattern in strings.patterns]
+    quoted = [_quoted(pattern.node) for pattern in strings.patterns]
     if (minimum, maximum) != (0, None) or not quoted:
         quoted.insert(0, seq(_QUOTE, repeat(CHARACTER, minimum, maximum), _QUOTE))
     return Lexeme(quoted[0] if len(quoted) == 1 else And(tuple(quoted)))
-
-
-@lru_cache(maxsize=256)
-def _spelled_pattern(pattern: Pattern) -> Node:
-    return spelled(pattern.node)
 
 
 def language(strings: Strings) -> Node:
@@ -107,32 +101,52 @@ def language(strings: Strings) -> Node:
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
-def spelled(node: Node) -> Node:
-    """A regular language of strings, as the language of their spellings between the quotes.
+class _Spelling:
+    """A language of spellings, and the same between quotes; either is one node wherever the language stands, so that
+    what is known of it stays known."""
 
-    Every character has one spelling and no spelling begins another, so this goes character by character.
-    """
+    __slots__ = ("_quoted", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._quoted: Node | None = None
+
+    def quoted(self) -> Node:
+        if self._quoted is None:
+            self._quoted = seq(_QUOTE, self.node, _QUOTE)
+        return self._quoted
+
+
+def _quoted(language: Node) -> Node:
+    """The spellings, quotes included, of a regular language of strings."""
+    return _spellings(language).quoted()
+
+
+def _spell(node: Node, below: list[_Spelling]) -> _Spelling:
+    """Every character has one spelling and no spelling begins another, so this goes character by character."""
+    parts = [part.node for part in below]
     match node:
         case Literal(text):
-            return Literal(spelling(text)[1:-1])
+            return _Spelling(Literal(spelling(text)[1:-1]))
         case Words(texts):
-            return words(spelling(text)[1:-1] for text in texts)
+            return _Spelling(words(spelling(text)[1:-1] for text in texts))
         case CharSet(ranges):
-            return _spelled_set(ranges)
-        case Seq(items):
-            return seq(*map(spelled, items))
-        case Alt(options):
-            return alt(*map(spelled, options))
-        case Repeat(item, minimum, maximum):
-            return repeat(spelled(item), minimum, maximum)
-        case And(items):
-            return And(tuple(map(spelled, items)))
-        case Not(item):
-            return And((repeat(CHARACTER), Not(spelled(item))))
+            return _Spelling(_spelled_set(ranges))
+        case Seq():
+            return _Spelling(seq(*parts))
+        case Alt():
+            return _Spelling(alt(*parts))
+        case Repeat(_, minimum, maximum):
+            return _Spelling(repeat(parts[0], minimum, maximum))
+        case And():
+            return _Spelling(And(tuple(parts)))
+        case Not():
+            return _Spelling(And((_CHARACTERS, Not(parts[0]))))
         case _:
             raise TypeError(f"{node!r} is not an expression over characters")
 
 
+@lru_cache(maxsize=256)
 def _spelled_set(ranges: tuple[tuple[int, int], ...]) -> Node:
     if ranges == ANY_CHAR.ranges:
         return CHARACTER
@@ -143,3 +157,6 @@ def _spelled_set(ranges: tuple[tuple[int, int], ...]) -> Node:
             plain.append((max(low, start), min(high, end)))
         escaped.extend(char for char in _ESCAPED if low <= ord(char) <= high)
     return alt(charset(plain), *(Literal(spelling(char)[1:-1]) for char in escaped))
+
+
+_spellings = SharedFold(_spell)

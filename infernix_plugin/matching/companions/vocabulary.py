@@ -52,24 +52,20 @@ class Vocabulary:
 
     def __init__(self, domain: TokenDomain) -> None:
         """Sort the text tokens of a domain."""
-        texts = domain.ids_of_class(TokenClass.TEXT)
-        texts.sort(key=domain.token_bytes)
-        self._ids: Ids = np.array(texts, dtype=np.int64)
-        self._pieces = [domain.token_bytes(token) for token in texts]
+        texts = {token: domain.token_bytes(token) for token in domain.ids_of_class(TokenClass.TEXT)}
+        # These before the pieces are sorted: they lie in memory as they are numbered, and other orders take far longer.
+        single = {piece[0]: token for token, piece in texts.items() if len(piece) == 1}
+        readings = [(token, reading) for token, piece in texts.items() if b"," in piece for reading in _readings(piece)]
+        ordered = sorted(texts, key=texts.__getitem__)
+        self._ids: Ids = np.array(ordered, dtype=np.int64)
+        self._pieces = [texts[token] for token in ordered]
         self._children: dict[Node, dict[int, Node]] = {}
         self._spaced: dict[Node, Spaced] = {}
         self.root = Node(0, len(texts), 0)
         self.mask_words = domain.mask_words
-        readings = [
-            (token, reading)
-            for token, piece in zip(texts, self._pieces, strict=True)
-            if b"," in piece
-            for reading in _readings(piece)
-        ]
         self._crossing = {
             (reach, least): Tokens.of(readings, reach, least) for reach in range(_DEEP + 1) for least in Crossing
         }
-        single = {piece[0]: token for token, piece in zip(texts, self._pieces, strict=True) if len(piece) == 1}
         self._single_bytes = np.array(list(single), dtype=np.uint8)
         self._single_ids: Ids = np.array(list(single.values()), dtype=np.int64)
         self._rare = [node for byte, node in self.children(self.root).items() if byte not in single]

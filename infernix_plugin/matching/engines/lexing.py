@@ -181,6 +181,8 @@ def _face(node: Node, faces: Mapping[str, int]) -> int:
             return faces[name]
         case Literal(text):
             return _literal_face(text)
+        case Words(texts):
+            return reduce(or_, map(_literal_face, texts))
         case Lexeme():
             return _lexeme_faces(node)
         case Seq(items):

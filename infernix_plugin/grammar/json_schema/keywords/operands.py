@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 
 from infernix_plugin.errors import ConstraintTooLarge, InvalidRegex, UnsupportedSchema, excerpt
 from infernix_plugin.grammar import regex
 from infernix_plugin.grammar.budget import CompileTimeout
+from infernix_plugin.grammar.ir import Node
 from infernix_plugin.grammar.json_schema.json_value import Json, Number, child
 from infernix_plugin.grammar.json_schema.reader import fail
 from infernix_plugin.grammar.json_schema.shape import Bound, Pattern
@@ -53,13 +55,19 @@ def text(value: str, location: str) -> str:
 def pattern_in(source: str, options: GrammarOptions, location: str) -> Pattern:
     """The strings in which the expression ``source`` is found."""
     try:
-        return Pattern(source, regex.search(text(source, location), options))
+        return Pattern(source, _searched(text(source, location), options))
     except CompileTimeout:
         raise
     except (InvalidRegex, ConstraintTooLarge) as error:
         place = f" ({error.location})" if error.location else ""
         kind = ConstraintTooLarge if isinstance(error, ConstraintTooLarge) else UnsupportedSchema
         raise kind(f"The pattern: {error.message}{place}", location=location, hint=error.hint) from error
+
+
+@lru_cache(maxsize=256)
+def _searched(source: str, options: GrammarOptions) -> Node:
+    """One node wherever an expression stands, so that what is known of it stays known."""
+    return regex.search(source, options)
 
 
 def schemas_in(value: Json, location: str) -> list[str]:
