@@ -277,3 +277,67 @@ def test_a_dead_end_is_counted_and_logged_as_one(tiny_server, client, tiny_model
     assert line["mask_positions"] > 0
     labels = {"kind": "structural_tag", "outcome": "dead_end"}
     assert grown(tiny_server, before, "infernix_requests_total", **labels) == 1
+
+
+SECRET = "xyzzyplugh"
+TELLING = {
+    "a name": {"json": {**CLOSED, "properties": {SECRET: {"const": 1}}, "required": [SECRET]}},
+    "a value": {"json": {"const": SECRET}},
+    "an unknown keyword": {"json": {SECRET: 1}},
+    "a broken reference": {"json": {"$ref": f"#/$defs/{SECRET}"}},
+    "a bad value of a keyword": {"json": {"properties": {SECRET: {"type": SECRET}}}},
+    "a broken pattern": {"json": {"properties": {SECRET: {"pattern": f"({SECRET}"}}}},
+    "what no document satisfies": {"json": {"allOf": [{"const": SECRET}, {"const": 2}]}},
+    "no JSON": {"json": f"{{{SECRET}"},
+    "a choice": {"choice": [SECRET]},
+    "a regex": {"regex": SECRET},
+    "a broken regex": {"regex": f"({SECRET}"},
+    "a literal": {"grammar": f'root ::= "{SECRET}"'},
+    "a useless rule": {"grammar": f'root ::= "a" | {SECRET}\n{SECRET} ::= {SECRET} "{SECRET}"\nfar{SECRET} ::= "b"'},
+    "an undefined rule": {"grammar": f"root ::= {SECRET}"},
+    "a broken grammar": {"grammar": f'root ::= "{SECRET}'},
+    "Lark": {"grammar": f'start: {SECRET.upper()}\n{SECRET.upper()}: "{SECRET}"'},
+    "broken Lark": {"grammar": f"start: {SECRET}"},
+    "Lark of xgrammar": {"grammar": f'%ignore " "\nstart: "{SECRET}" {SECRET}'},
+    "a structural tag": {"structural_tag": json.dumps({"type": "structural_tag", "format": {"type": SECRET}})},
+    "a dead end": {
+        "structural_tag": json.dumps(
+            {
+                "type": "structural_tag",
+                "format": {
+                    "type": "sequence",
+                    "elements": [{"type": "const_string", "value": SECRET}, {"type": "token", "token": 0}],
+                },
+            }
+        )
+    },
+}
+
+
+def test_nothing_of_a_constraint_is_in_the_log_or_in_the_metrics(tiny_server, client):
+    statuses = set()
+    for structured in TELLING.values():
+        body = {**NO_THINKING, "structured_outputs": structured}
+        for stream in (False, True):
+            try:
+                chat(client, stream=stream, max_tokens=40, n=2, extra_body=body)
+                statuses.add(200)
+            except openai.APIStatusError as refused:
+                statuses.add(refused.status_code)
+            except openai.APIError:
+                statuses.add("in the stream")
+    parameters = {**CLOSED, "properties": {SECRET: {"type": "string"}}, "required": [SECRET]}
+    for tool in (
+        {"name": SECRET, "parameters": parameters, "strict": True},
+        {"name": SECRET, "parameters": {SECRET: 1}, "strict": True},
+    ):
+        for choice in ("required", {"type": "function", "function": {"name": SECRET}}):
+            fields = {"tools": [{"type": "function", "function": tool}], "tool_choice": choice, "max_tokens": 60}
+            try:
+                chat(client, stream=False, extra_body=NO_THINKING, **fields)
+            except openai.BadRequestError:
+                statuses.add(400)
+    assert {200, 400} <= statuses
+    told = [line for line in tiny_server.log_text().splitlines() if SECRET in line.lower()]
+    assert told == []
+    assert SECRET not in tiny_server.metrics_text()
