@@ -2,6 +2,9 @@
 
 ``vllm serve MODEL --additional-config '{"infernix": {"cache_bytes": 536870912}}'`` and
 ``INFERNIX_CACHE_BYTES=536870912 vllm serve MODEL`` say the same.
+
+Variables count where an engine is configured. From there the settings travel with ``additional_config``, so that engine
+cores and workers, which may run on machines with other variables, have the same ones.
 """
 
 from __future__ import annotations
@@ -126,9 +129,30 @@ def configure(additional_config: object) -> Settings:
     Raises:
         SettingsError: see :func:`load`.
     """
+    return _keep(load(additional_config))
+
+
+def adopt(additional_config: object) -> Settings:
+    """Keep for this process the settings with which the engine was configured, whatever its own variables say.
+
+    Raises:
+        SettingsError: see :func:`load`.
+    """
+    return _keep(load(additional_config, {}))
+
+
+def _keep(settings: Settings) -> Settings:
     global _current
-    _current = load(additional_config)
-    return _current
+    _current = settings
+    return settings
+
+
+def travelling(additional_config: object, settings: Settings) -> object:
+    """Return ``additional_config`` with everything that was set, also by variables, in our section."""
+    if not isinstance(additional_config, dict):
+        return additional_config
+    stated = settings.model_dump(include=settings.model_fields_set)
+    return {**additional_config, SECTION: stated} if stated else additional_config
 
 
 def current() -> Settings:

@@ -57,9 +57,10 @@ def _replace(original: Any) -> Any:
         from infernix_plugin.seams.versions import installed_version
 
         try:
-            settings.configure(self.additional_config)
+            own = settings.configure(self.additional_config)
         except SettingsError as error:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
+        self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)
         _refuse_inexact(config)

@@ -32,6 +32,11 @@ def install(seams: Iterable[Seam]) -> None:
             seam.apply(module)
 
 
+def is_installed() -> bool:
+    """Tell whether seams wait, or were applied, in this process."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
 def _finder() -> _Finder:
     for finder in sys.meta_path:
         if isinstance(finder, _Finder):

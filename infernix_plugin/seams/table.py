@@ -22,6 +22,7 @@ from infernix_plugin.seams import (
     second_runner,
     speculative_options,
     terminal_observation,
+    worker_presence,
 )
 from infernix_plugin.seams.cpu_faults import (
     align_state_copy,
@@ -46,6 +47,7 @@ ALL: tuple[Seam, ...] = (
     anthropic_continuation.SEAM,
     chat_tool_choice.SEAM,
     engine_core_manager.SEAM,
+    worker_presence.SEAM,
     scheduler_output.UPDATE,
     scheduler_output.FINISH,
     scheduler_output.SEND_ABORTED,

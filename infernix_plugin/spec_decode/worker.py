@@ -125,7 +125,7 @@ def state_of(runner: Any) -> RunnerState:
     """Return the state of a model runner."""
     state: RunnerState | None = getattr(runner, _STATE, None)
     if state is None:
-        chosen = settings.load(runner.vllm_config.additional_config)
+        chosen = settings.load(runner.vllm_config.additional_config, {})
         state = RunnerState(NgramCopies(chosen.copy_bounds()) if chosen.ngram_copies else None)
         setattr(runner, _STATE, state)
     return state

@@ -43,7 +43,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
     def __init__(self, vllm_config: Any) -> None:
         super().__init__(vllm_config)
         self.reasoner_cls = None
-        self._settings = settings.load(vllm_config.additional_config)
+        self._settings = settings.adopt(vllm_config.additional_config)
         self._compiler: RequestCompiler | None = None
         self._fixed_stride = installed_release() >= FIXED_STRIDE_SINCE
         self._max_drafts = int(vllm_config.num_speculative_tokens)

@@ -62,3 +62,19 @@ def test_a_mistake_stops_the_start_before_the_model_is_read(tmp_path):
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("infernix-plugin: additional_config[")
     assert "Traceback" not in done.stderr
+
+
+def test_what_was_set_travels_and_the_variables_of_other_machines_do_not_count(monkeypatch):
+    monkeypatch.setattr(settings, "_current", None)
+    monkeypatch.setenv("INFERNIX_NGRAM_MIN_MATCH", "2")
+    front = settings.configure({"infernix": {"max_nesting": 9}, "other": 1})
+    config = settings.travelling({"infernix": {"max_nesting": 9}, "other": 1}, front)
+    assert config == {"infernix": {"max_nesting": 9, "ngram_min_match": 2}, "other": 1}
+    monkeypatch.setenv("INFERNIX_NGRAM_MIN_MATCH", "3")
+    monkeypatch.setenv("INFERNIX_MAX_CHOICES", "5")
+    assert settings.adopt(config) == front == settings.current()
+
+
+def test_nothing_travels_where_nothing_was_set():
+    assert settings.travelling({"other": 1}, settings.load(None, {})) == {"other": 1}
+    assert settings.travelling(None, settings.load(None, {"INFERNIX_MAX_CHOICES": "5"})) is None
