@@ -10,12 +10,19 @@ import traceback
 from pathlib import Path
 
 EXCERPT_CHARACTERS = 60
+SHOWN_CHARACTERS = 400
 
 
 def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
     """Return ``text`` quoted and cut to at most ``limit`` characters, safe to put into a message."""
     shown = text if len(text) <= limit else text[: limit - 1] + "…"
     return repr(shown)
+
+
+def bounded(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+    """Return ``text`` with at most ``limit`` characters: a place, such as a JSON Pointer, loses its middle."""
+    half = (limit - 1) // 2
+    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
 def for_log(error: BaseException) -> str:

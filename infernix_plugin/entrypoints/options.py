@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from infernix_plugin.errors import ConflictingConstraints
+from infernix_plugin.errors import ConflictingConstraints, excerpt
 from infernix_plugin.structured_output.record import KEY
 
 REMOVED = {
@@ -33,14 +33,22 @@ def check_request(request: Any) -> None:
             raise ConflictingConstraints(
                 f"{name} does not exist any more and would be ignored.", location=name, hint=f"Use {replacement}."
             )
-    if KEY in (getattr(request, "vllm_xargs", None) or {}):
-        raise ConflictingConstraints(f"The key {KEY!r} of vllm_xargs is reserved.", location=f"vllm_xargs.{KEY}")
+    _refuse_reserved_keys(request)
     sources = constraint_sources(request)
     if len(sources) > 1:
         raise ConflictingConstraints(
             f"A request can have one constraint, but {' and '.join(sources)} are both set.", location=sources[-1]
         )
     _refuse_text_beside_tools(request)
+
+
+def _refuse_reserved_keys(request: Any) -> None:
+    """What begins with our name travels inside the server, and comes from no client."""
+    for field in ("vllm_xargs", "kv_transfer_params"):
+        for name in getattr(request, field, None) or ():
+            if str(name).lower().startswith(KEY):
+                place = f"{field}.{excerpt(str(name))[1:-1]}"
+                raise ConflictingConstraints(f"Keys of {field} that begin with {KEY!r} are reserved.", location=place)
 
 
 def _refuse_text_beside_tools(request: Any) -> None:

@@ -13,6 +13,7 @@ from infernix_plugin.errors import (
     ConstraintError,
     InfernixError,
     NonFiniteLogits,
+    bounded,
 )
 from infernix_plugin.observation.metrics import metrics
 
@@ -34,10 +35,10 @@ class ConstraintFailed(VLLMUnprocessableEntityError):  # type: ignore[misc]
 
 
 def refusal(error: ConstraintError, field: str) -> VLLMValidationError:
-    """Return the HTTP 400 for a constraint that came in the request field ``field``."""
+    """Return the HTTP 400 for a constraint that came in the request field ``field``, and count it."""
     metrics().count_refusal(error)
     source = "" if isinstance(error, ConflictingConstraints) or not field else f"{field}: "
-    refused = ConstraintRefused(source + _message(error), parameter=error.location or field or None)
+    refused = ConstraintRefused(source + _message(error), parameter=_parameter(error) or field or None)
     refused.__cause__ = error
     return refused
 
@@ -47,17 +48,21 @@ def failure(error: InfernixError) -> VLLMError:
     if isinstance(error, NonFiniteLogits):  # the model's or the server's fault, whatever the constraint
         failed: VLLMError = GracefulHTTPError(_message(error), HTTPStatus.INTERNAL_SERVER_ERROR)
     elif isinstance(error, ConstraintDeadEnd):
-        failed = ConstraintFailed(_message(error), parameter=error.location)
+        failed = ConstraintFailed(_message(error), parameter=_parameter(error))
     elif isinstance(error, ConstraintError):
-        failed = ConstraintRefused(_message(error), parameter=error.location)
+        failed = ConstraintRefused(_message(error), parameter=_parameter(error))
     else:
         failed = GracefulHTTPError(str(error), HTTPStatus.INTERNAL_SERVER_ERROR)
     failed.__cause__ = error
     return failed
 
 
+def _parameter(error: ConstraintError) -> str | None:
+    return None if error.location is None else bounded(error.location)
+
+
 def _message(error: ConstraintError) -> str:
-    place = f" (at {_place(error.location)})" if error.location else ""
+    place = f" (at {bounded(_place(error.location))})" if error.location else ""
     hint = f" Hint: {error.hint}" if error.hint else ""
     return f"{error.message}{place}{hint}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
@@ -142,4 +141,4 @@ class BuildCache(Generic[Value]):
 
 def _digest(key: Hashable) -> bytes:
     """Stands for a key, which may be megabytes long, without keeping it."""
-    return sha256(pickle.dumps(key, protocol=5)).digest()
+    return sha256(repr(key).encode("utf-8", "backslashreplace")).digest()

@@ -1,0 +1,111 @@
+"""What a client sends stays data: reserved names are refused, errors quote little of it, nothing is fetched."""
+
+import socket
+
+import pytest
+
+from infernix_plugin import ConstraintCompiler, ConstraintError, OutputConstraint, TokenDomain
+from infernix_plugin.entrypoints.options import check_request
+from infernix_plugin.entrypoints.refusals import refusal
+from infernix_plugin.errors import ConflictingConstraints, InfernixError, bounded
+from infernix_plugin.structured_output.record import error_record
+from tests.integration.test_refusals import plain_request
+
+BIG = "k" * 100_000
+PIECES = [bytes([byte]) for byte in range(256)] + [b"<end>"]
+COMPILER = ConstraintCompiler(TokenDomain(PIECES, control={"<end>": 256}, stop=[256]), max_compile_seconds=0.5)
+MOST = 2_000
+"""Characters of a whole error as the client sees it."""
+
+schema, grammar, regex = OutputConstraint.json_schema, OutputConstraint.grammar, OutputConstraint.regex
+QUOTING = {
+    "a member's name": lambda: schema({"properties": {BIG: {"foo": 1}}}),
+    "a keyword": lambda: schema({BIG: 1}),
+    "a reference": lambda: schema({"$ref": f"#/{BIG}"}),
+    "an address": lambda: schema({"$ref": f"http://x/{BIG}"}),
+    "a type": lambda: schema({"type": BIG}),
+    "a format": lambda: schema({"format": BIG}),
+    "a dialect": lambda: schema({"$schema": BIG}),
+    "a pattern": lambda: schema({"patternProperties": {f"({BIG}": {}}}),
+    "a bound": lambda: schema({"minimum": BIG}),
+    "broken JSON": lambda: schema(f"{{{BIG}"),
+    "a chain of names": lambda: schema({"properties": {BIG: {"properties": {BIG: {"items": {BIG: 1}}}}}}),
+    "two constants": lambda: schema({"allOf": [{"const": BIG}, {"const": 1}]}),
+    "a group's name": lambda: regex(f"(?<{BIG}>a"),
+    "a property": lambda: regex(f"\\p{{{BIG}}}"),
+    "a rule": lambda: grammar(f"root ::= {BIG}"),
+    "a macro": lambda: grammar(f'root ::= {BIG.upper()}("a")'),
+    "a rule given twice": lambda: grammar(f'root ::= "a"\n{BIG} ::= "b"\n{BIG} ::= "b"'),
+    "a Lark rule": lambda: grammar(f"start: {BIG}"),
+    "an import": lambda: grammar(f"%import {BIG}.X\nstart: X"),
+    "a choice": lambda: OutputConstraint.choice([BIG + "\ud800"]),
+}
+
+
+@pytest.mark.parametrize("name", QUOTING)
+def test_an_error_quotes_a_bounded_part_of_the_input(name):
+    with pytest.raises(ConstraintError) as refused:
+        COMPILER.compile(QUOTING[name]())
+    shown = refusal(refused.value, "response_format")
+    assert len(str(shown)) + len(shown.parameter) < MOST
+    assert len(refused.value.message) + len(refused.value.hint or "") < MOST
+    assert "k" * 500 not in str(shown) + shown.parameter
+
+
+def test_a_long_place_loses_its_middle():
+    assert bounded("#/a") == "#/a"
+    shown = bounded("#/" + "a" * 1000 + "/minimun")
+    assert len(shown) <= 400
+    assert shown.startswith("#/aaa")
+    assert shown.endswith("aaa/minimun")
+    assert "…" in shown
+
+
+@pytest.mark.parametrize(
+    "key", ["infernix", "Infernix", "infernix_framed_output", "INFERNIX.x", "infernix" + "y" * 9000]
+)
+@pytest.mark.parametrize("field", ["vllm_xargs", "kv_transfer_params"])
+def test_reserved_keys_are_refused(field, key):
+    with pytest.raises(ConflictingConstraints, match="reserved") as refused:
+        check_request(plain_request(**{field: {"other": 1, key: "x"}}))
+    assert refused.value.location.startswith(f"{field}.{key[:8]}")
+    assert len(refused.value.location) < 200
+    check_request(plain_request(**{field: {"other": 1, "not infernix": "x"}}))
+
+
+def test_a_foreign_exception_says_nothing_of_its_values():
+    told = error_record(KeyError(BIG))
+    assert told["type"] == InfernixError.__name__
+    assert "k" * 20 not in str(told)
+
+
+EXTERNAL = {
+    "a reference": {"$ref": "https://example.com/schema.json"},
+    "a reference to a file": {"$ref": "file:///etc/passwd"},
+    "a dynamic reference": {"$dynamicRef": "https://example.com/schema.json#meta"},
+    "a reference below an id": {"$id": "https://example.com/base/", "properties": {"a": {"$ref": "other.json"}}},
+    "a dialect of one's own": {"$schema": "https://example.com/dialect", "type": "object"},
+}
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_a_schema_fetches_nothing(name, monkeypatch):
+    """It is refused, and nobody tried to open a connection or a file to find out."""
+
+    def forbidden(*args, **kwargs):
+        raise AssertionError(f"opened {args}")
+
+    def judge():
+        with pytest.raises(ConstraintError) as refused:
+            COMPILER.compile(schema(EXTERNAL[name]))
+        return refused.value
+
+    judge()  # whatever is loaded on first use is loaded now
+    fresh = {**EXTERNAL[name], "description": "so that it is not remembered"}
+    for holder, attribute in ((socket.socket, "connect"), (socket, "getaddrinfo"), (socket, "create_connection")):
+        monkeypatch.setattr(holder, attribute, forbidden)
+    monkeypatch.setattr("builtins.open", forbidden)
+    with pytest.raises(ConstraintError) as refused:
+        COMPILER.compile(schema(fresh))
+    monkeypatch.undo()
+    assert refused.value.location.startswith("#")
