@@ -14,12 +14,18 @@ _CANDIDATE_HEAD = "DFlash candidate-head drafts"
 
 
 def _replace_init(original: Any) -> Any:
+    from vllm.platforms import current_platform
+
+    from infernix_plugin.seams.flash_next import widen_feedback
+
     @functools.wraps(original)
     def init(self: Any, vllm_config: Any, device: Any, pass_hidden_states_to_model: bool, runner: Any = None) -> None:
         draft = vllm_config.speculative_config.draft_model_config
         if draft.uses_mrope and not vllm_config.model_config.uses_mrope:
             _strip_mrope(draft)
         original(self, vllm_config, device, pass_hidden_states_to_model, runner)
+        if current_platform.is_cpu():
+            widen_feedback(self, draft)
 
     return init
 
@@ -92,7 +98,8 @@ def _replace_sampling(original: Any) -> Any:
 POSITIONS = Seam(
     module="vllm.v1.spec_decode.llm_base_proposer",
     attribute="SpecDecodeBaseProposer.__init__",
-    reason="M-RoPE is stripped from a text target but not from its drafter, whose rotary kernel writes out of bounds.",
+    reason="M-RoPE is stripped from a text target but not from its drafter, whose rotary kernel writes out of bounds; "
+    "and the first runner has no room for the several residual streams that Flash-Next's MTP layer reads.",
     replace=_replace_init,
     parameters=("self", "vllm_config", "device", "pass_hidden_states_to_model", "runner"),
 )

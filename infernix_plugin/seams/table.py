@@ -10,6 +10,7 @@ from infernix_plugin.seams import (
     draft_proposers,
     engine_arguments,
     engine_core_manager,
+    flash_next,
     online_renderer,
     output_parser,
     post_import,
@@ -86,6 +87,8 @@ ALL: tuple[Seam, ...] = (
     gdn_lone_token.SEAM,
     align_state_copy.SEAM,
     checkpoint_check.SEAM,
+    flash_next.REGISTRATION,
+    flash_next.UNREAD_TABLE,
 )
 
 
