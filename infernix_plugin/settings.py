@@ -73,6 +73,17 @@ class Settings(BaseModel):
     max_nesting: PositiveInt = _DEFAULTS.max_nesting
     max_repetition: PositiveInt = _DEFAULTS.max_repetition
     max_nodes: PositiveInt = _DEFAULTS.max_nodes
+    max_intersections: PositiveInt = _DEFAULTS.max_intersections
+    max_name_classes: PositiveInt = _DEFAULTS.max_name_classes
+    max_string_states: PositiveInt = _DEFAULTS.max_string_states
+    max_count_states: PositiveInt = _DEFAULTS.max_count_states
+    max_mask_seconds: float = Field(default=_DEFAULTS.max_mask_seconds, gt=0, allow_inf_nan=False)
+    max_excess_seconds: float = Field(default=_DEFAULTS.max_excess_seconds, gt=0, allow_inf_nan=False)
+    guided_regex_bytes: PositiveInt = 4096
+    """Longest ``guided_regex``; ``structured_outputs`` has limits of its own, above."""
+    guided_grammar_bytes: PositiveInt = 16 << 10
+    guided_schema_bytes: PositiveInt = 16 << 10
+    """Longest ``guided_json``, as JSON text."""
 
     @model_validator(mode="after")
     def _judge_bounds(self) -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
+from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, ConstraintTooLarge, InvalidSchema
 
 FIELDS = {
@@ -19,8 +20,12 @@ FIELDS = {
 }
 """Each field and its name in ``structured_outputs``. Where several are given, the first in this order counts."""
 
-MAX_BYTES = {"guided_regex": 4096, "guided_grammar": 16 << 10, "guided_json": 16 << 10}
-"""The dialect's own limits, in UTF-8 bytes of the source."""
+LIMITS = {
+    "guided_regex": "guided_regex_bytes",
+    "guided_grammar": "guided_grammar_bytes",
+    "guided_json": "guided_schema_bytes",
+}
+"""The dialect's own limits: the settings that hold them, in UTF-8 bytes of the source."""
 
 
 def read_guided(request: Any) -> str | None:
@@ -76,9 +81,9 @@ def _check(field: str, value: Any) -> None:
             location=field,
             hint="It is a list of strings." if expected == (list,) else "It is a string.",
         )
-    limit = MAX_BYTES.get(field)
-    if limit is None:
+    if field not in LIMITS:
         return
+    limit = getattr(settings.current(), LIMITS[field])
     try:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         size = len(text.encode("utf-8", "surrogatepass"))
@@ -86,7 +91,7 @@ def _check(field: str, value: Any) -> None:
         raise InvalidSchema(f"{field} cannot be written as JSON.", location=field) from error
     if size > limit:
         raise ConstraintTooLarge(
-            f"{field} is {size} bytes long; the limit of this field is {limit}",
+            f"{field} has {size} bytes; {LIMITS[field]} is {limit}",
             location=field,
             hint=f"structured_outputs.{FIELDS[field]} takes longer ones.",
         )

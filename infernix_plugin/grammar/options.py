@@ -32,3 +32,17 @@ class GrammarOptions:
     """Largest count in a repetition, a string length or an array length."""
     max_nodes: int = 1 << 20
     """Largest number of grammar nodes one constraint may lower to."""
+
+    max_intersections: int = 16384
+    """Most alternatives of a schema that are intersected with each other."""
+    max_name_classes: int = 64
+    """Most classes of names that the patterns of one object's members tell apart."""
+    max_string_states: int = 16384
+    """Most states of the patterns, formats and lengths of one string together."""
+    max_count_states: int = 2048
+    """Most cases that ``contains`` and the length of an array have together."""
+
+    max_mask_seconds: float = 0.1
+    """Processor time that a mask of xgrammar may take on average over a request."""
+    max_excess_seconds: float = 2.0
+    """Processor time that all masks of one request together may take beyond that."""

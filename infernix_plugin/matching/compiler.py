@@ -63,7 +63,7 @@ class ConstraintCompiler:
         self.domain = domain
         self._options = options
         self._seconds = max_compile_seconds
-        self._engines = Engines(domain, cache_bytes)
+        self._engines = Engines(domain, cache_bytes, options)
         self._written = WrittenTokens(domain)
         self._companions = Companions(domain)
         self._cache: BuildCache[CompiledGrammar] = BuildCache(cache_bytes, max_cold_compiles)

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from vllm.sampling_params import StructuredOutputsParams
 
-from infernix_plugin.entrypoints.guided import MAX_BYTES, read_guided
+from infernix_plugin import settings
+from infernix_plugin.entrypoints.guided import LIMITS, read_guided
 from infernix_plugin.entrypoints.options import keep_penalties_of_the_model_out
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, ConstraintTooLarge
 
@@ -31,9 +32,9 @@ def test_choice_regex_grammar_json_in_this_order():
     assert read_guided(request({"guided_json": None, "other": 1})) is None
 
 
-@pytest.mark.parametrize("field", MAX_BYTES)
+@pytest.mark.parametrize("field", LIMITS)
 def test_limits_on_both_sides(field):
-    limit = MAX_BYTES[field]
+    limit = getattr(settings.Settings(), LIMITS[field])
     text = '"' + "é" * ((limit - 2) // 2) + '"'
     assert read_guided(request({field: text})) == field
     with pytest.raises(ConstraintTooLarge, match=str(limit)) as refused:

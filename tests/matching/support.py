@@ -10,6 +10,7 @@ import numpy as np
 from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Lexeme, Literal, Node, Ref, Repeat, Seq, TokenSet, Words
 from infernix_plugin.matching import CompiledGrammar, MaskState, Session, TokenDomain
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+from infernix_plugin.matching.engines.meter import Allowance
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
 from infernix_plugin.matching.memo.account import Account
 from infernix_plugin.matching.memo.machine import Terminals
@@ -88,7 +89,7 @@ class _Rich(Account):
 
 
 ENGINES = {
-    "xgrammar": XgrammarEngine(DOMAIN, cache_bytes=16 << 20),
+    "xgrammar": XgrammarEngine(DOMAIN, cache_bytes=16 << 20, allowance=Allowance(0.1, 2.0)),
     "llguidance": LlguidanceEngine(DOMAIN),
     "remembered": RememberingEngine(16 << 20),
     "forgetful": RememberingEngine(6000),

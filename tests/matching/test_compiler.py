@@ -19,6 +19,7 @@ from infernix_plugin import (
 from infernix_plugin.errors import ConstraintTooLarge, UnsupportedSchema
 from infernix_plugin.framing.phases import Framing
 from infernix_plugin.grammar.ir import And, Grammar, Lexeme, Literal, Not, Ref, alt, chars, repeat, seq
+from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import Outcome, Session
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.select import Engines, as_terminal
@@ -183,7 +184,7 @@ def test_a_bad_structural_tag_is_an_invalid_grammar(compiler, text) -> None:
 
 
 def engine_of(grammar: Grammar) -> str:
-    return Engines(DOMAIN, 1 << 20).compile(grammar).engine
+    return Engines(DOMAIN, 1 << 20, GrammarOptions()).compile(grammar).engine
 
 
 RECURSIVE = alt(seq(Literal("["), Ref("root"), Literal("]")), chars("ab"))
@@ -207,7 +208,7 @@ def test_an_intersection_that_no_engine_can_run_is_refused() -> None:
     lexeme = Lexeme(And((repeat(chars("ab"), 1), Not(Literal("a")))))
     for node in (seq(lexeme, Literal("a")), seq(lexeme, chars("1"), Literal(" "))):
         with pytest.raises(UnsupportedSchema, match="exactly"):
-            Engines(DOMAIN, 1 << 20).compile(Grammar({"root": node}))
+            Engines(DOMAIN, 1 << 20, GrammarOptions()).compile(Grammar({"root": node}))
 
 
 def test_regular_content_becomes_one_terminal() -> None:

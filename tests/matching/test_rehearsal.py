@@ -8,7 +8,10 @@ import pytest
 
 from infernix_plugin import ConstraintCompiler, ConstraintTooLarge, MaskState, OutputConstraint, TokenDomain
 from infernix_plugin.grammar import budget
+from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.engines import meter, rehearsal
+
+OPTIONS = GrammarOptions()
 
 
 def pieces() -> list[bytes]:
@@ -86,7 +89,7 @@ def test_masks_over_the_allowance_end_this_request_and_no_other(compiler, monkey
 
     def clock() -> float:
         nonlocal now
-        now += meter.MEAN_SECONDS + meter.EXCESS_SECONDS / 4
+        now += OPTIONS.max_mask_seconds + OPTIONS.max_excess_seconds / 4
         return now
 
     paren = compiler.domain.byte_token(ord("("))
@@ -107,7 +110,7 @@ def test_masks_over_the_allowance_end_this_request_and_no_other(compiler, monkey
 def test_forks_pay_from_the_same_allowance(compiler, monkeypatch):
     matcher = compiler.compile(OutputConstraint.grammar('root ::= "(" root ")" | "x"')).new_matcher()
     row = np.zeros(compiler.domain.mask_words, dtype=np.int32)
-    times = iter([0.0, meter.MEAN_SECONDS + meter.EXCESS_SECONDS + 1.0, 0.0])
+    times = iter([0.0, OPTIONS.max_mask_seconds + OPTIONS.max_excess_seconds + 1.0, 0.0])
     monkeypatch.setattr(meter, "thread_time", lambda: next(times))
     with pytest.raises(ConstraintTooLarge):
         matcher.fork().fill(row)

@@ -13,6 +13,7 @@ from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import CompiledGrammar, ConstraintCompiler, MaskState, TokenDomain
 from infernix_plugin.matching.engines.lexing import ambiguity
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+from infernix_plugin.matching.engines.meter import Allowance
 from infernix_plugin.matching.engines.select import as_terminal
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
 from tests.json_schema import (
@@ -31,7 +32,7 @@ from tests.oracles.json_vocabulary import DOMAIN, PIECES, PREFERRED, STOP
 from tests.oracles.plain import TooLargeError, plain
 
 OPTIONS = GrammarOptions(max_whitespace=2)
-ENGINES = XgrammarEngine(DOMAIN, cache_bytes=64 << 20), LlguidanceEngine(DOMAIN)
+ENGINES = XgrammarEngine(DOMAIN, cache_bytes=64 << 20, allowance=Allowance(0.1, 2.0)), LlguidanceEngine(DOMAIN)
 MAX_STATES = 40
 STEPS = 20
 EVERY = 3

@@ -72,8 +72,11 @@ class Derivatives:
 class Intersection:
     """The strings that are in every one of some regular languages, given without Ref and Lexeme."""
 
-    def __init__(self, languages: Sequence[Node], derivatives: Derivatives | None = None) -> None:
+    def __init__(
+        self, languages: Sequence[Node], derivatives: Derivatives | None = None, *, most_states: int = MAX_STATES
+    ) -> None:
         """Intersections of much the same languages should share their ``derivatives``."""
+        self.most_states = most_states
         self._derivatives = derivatives or Derivatives()
         self._pool = self._derivatives.pool
         self._start = tuple(self._derivatives.adopt(language) for language in languages)
@@ -89,7 +92,7 @@ class Intersection:
         """Whether no string is in all of them but the ``excluded`` ones.
 
         Raises:
-            Undecided: :data:`MAX_STATES` states did not settle it.
+            Undecided: ``most_states`` states did not settle it.
         """
         if self._member is not None and self._member not in excluded:
             return False
@@ -118,7 +121,7 @@ class Intersection:
             else:
                 path.pop()
                 del read[-1:]
-            if len(seen) > MAX_STATES:
+            if len(seen) > self.most_states:
                 raise Undecided
         return True
 
@@ -127,7 +130,7 @@ class Intersection:
         letters = representatives(self._start)
         found, searched = 0, 0
         pending: deque[tuple[Node, ...]] = deque([self._start])
-        while pending and found < enough and searched < MAX_STATES:
+        while pending and found < enough and searched < self.most_states:
             budget.checkpoint()
             state = pending.popleft()
             searched += 1

@@ -58,8 +58,6 @@ from infernix_plugin.grammar.json_schema.values import COLON, COMMA, braced
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.places import UniqueItems
 
-MAX_COUNT_STATES = 2048
-"""Most cases of how many items there are and how many of them were counted."""
 _State = tuple[int, tuple[int, ...]]
 """How many items were written, up to where that matters, and how many each count has found, likewise."""
 
@@ -253,9 +251,10 @@ class Lowering:
             if state in seen:
                 continue
             seen.add(state)
-            if len(seen) > MAX_COUNT_STATES:
-                raise UnsupportedSchema(
-                    f"contains and the length of the array need more than {MAX_COUNT_STATES} cases together",
+            if len(seen) > (limit := self._options.max_count_states):
+                raise ConstraintTooLarge(
+                    "contains and the length of the array need more cases together than max_count_states, which is "
+                    f"{limit}",
                     location=pointer_of(goal),
                     hint="use smaller counts, or leave maxItems out",
                 )

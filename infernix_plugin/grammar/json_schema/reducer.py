@@ -14,7 +14,7 @@ from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
 from infernix_plugin.grammar.json_schema import facts, keywords
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement, one_member
-from infernix_plugin.grammar.json_schema.derivatives import MAX_STATES, Derivatives, Intersection, Undecided
+from infernix_plugin.grammar.json_schema.derivatives import Derivatives, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
 from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
@@ -51,10 +51,6 @@ from infernix_plugin.grammar.json_schema.shape import (
 from infernix_plugin.grammar.json_schema.strings import language
 from infernix_plugin.grammar.options import GrammarOptions
 
-MAX_MERGES = 16384
-"""Most pairs of branches that one schema's intersections may look at."""
-MAX_NAME_CLASSES = 64
-"""Most classes of undeclared names that an object may tell apart."""
 MAX_WITNESSES = 256
 """Most cases of which member is the one that a negation asks for."""
 _PROOF_DEPTH = 16
@@ -91,7 +87,7 @@ class Reducer:
     Raises:
         UnsatisfiableConstraint: a reference leads back to itself without going into a value.
         UnsupportedSchema: a keyword that is not enforced, or a ``oneOf`` that is not provably exclusive.
-        ConstraintTooLarge: more than :data:`MAX_MERGES` intersections.
+        ConstraintTooLarge: more than ``max_intersections`` of the options.
     """
 
     def __init__(self, document: Document, options: GrammarOptions, *, tells_apart: bool = True) -> None:
@@ -276,9 +272,9 @@ class Reducer:
         if left != ANY and right != ANY:
             kinds = Counter(branch.kind for branch in left)
             self._merges += sum(kinds[branch.kind] for branch in right)
-        if self._merges > MAX_MERGES:
+        if self._merges > (limit := self._options.max_intersections):
             raise ConstraintTooLarge(
-                f"The schema needs more than {MAX_MERGES} intersections of alternatives",
+                f"The schema needs more intersections of alternatives than max_intersections, which is {limit}",
                 location=pointer_of((location,)),
             )
         met = meet(left, right)
@@ -369,7 +365,7 @@ class Reducer:
         """
         if branch == Strings(patterns=branch.patterns[:1]) and all(one.keyword == "format" for one in branch.patterns):
             return True
-        return not _is_empty(Intersection([language(branch)]))
+        return not _is_empty(self._strings([language(branch)]))
 
     # Names ------------------------------------------------------------------------------------------------------
 
@@ -435,7 +431,7 @@ class Reducer:
         are disjoint, and none is empty.
 
         Raises:
-            ConstraintTooLarge: more than :data:`MAX_NAME_CLASSES`, or too large to tell whether they are empty.
+            ConstraintTooLarge: more than ``max_name_classes``, or too large to tell whether they are empty.
         """
         naming = join(branch.naming, *((some.place,) for some in somes if some.is_about_names))
         valued = [some for some in somes if not some.is_about_names]
@@ -446,8 +442,10 @@ class Reducer:
         for pattern in branch.patterns:
             classes = [(*matched, (pattern, inside)) for inside in (True, False) for matched in classes]
             classes = [matched for matched in classes if self._leaves_names(naming, matched, names)]
-            if len(classes) > MAX_NAME_CLASSES:
-                raise ConstraintTooLarge(f"The patterns of names tell more than {MAX_NAME_CLASSES} classes apart")
+            if len(classes) > (limit := self._options.max_name_classes):
+                raise ConstraintTooLarge(
+                    f"The patterns of names tell more classes apart than max_name_classes, which is {limit}"
+                )
         declared = (Not(alt(*map(Literal, names))),) if names else ()
         found: list[tuple[tuple[Node, ...], Goal]] = []
         for matched in classes:
@@ -461,7 +459,7 @@ class Reducer:
         """Whether there is a name that satisfies the goal, matches just those patterns and is not declared."""
         key = naming, matched
         if key not in self._names:  # objects differ in what they declare, hardly in their patterns
-            self._names[key] = Intersection(self._name_languages(naming, matched), self._derivatives)
+            self._names[key] = self._strings(self._name_languages(naming, matched), self._derivatives)
         return not _is_empty(self._names[key], declared)
 
     def _name_languages(self, naming: Goal, matched: _Matched) -> tuple[Node, ...]:
@@ -480,6 +478,9 @@ class Reducer:
             elif isinstance(part, Finite) and part.kind == "string":
                 options.extend(map(Literal, self.values(part)))
         return (alt(*options),)
+
+    def _strings(self, languages: Sequence[Node], derivatives: Derivatives | None = None) -> Intersection:
+        return Intersection(languages, derivatives, most_states=self._options.max_string_states)
 
     # Values -----------------------------------------------------------------------------------------------------
 
@@ -519,7 +520,7 @@ class Reducer:
         if not branch.patterns and value.isascii():
             return _counted(len(value), branch)
         if branch not in self._matchers:
-            self._matchers[branch] = Intersection([language(branch)])
+            self._matchers[branch] = self._strings([language(branch)])
         return value in self._matchers[branch]
 
     def _accepts(self, branch: Branch, value: Json) -> bool:
@@ -589,7 +590,8 @@ def _is_empty(strings: Intersection, excluded: Sequence[str] = ()) -> bool:
         return strings.is_empty(excluded)
     except Undecided:
         raise ConstraintTooLarge(
-            f"The patterns and lengths of a string have more than {MAX_STATES} states together",
+            f"The patterns and lengths of a string have more states together than max_string_states, which is "
+            f"{strings.most_states}",
             hint="shorten the counts",
         ) from None
 

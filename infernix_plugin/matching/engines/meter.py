@@ -8,23 +8,28 @@ time of the thread, so that a busy machine takes nothing away.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from time import thread_time
 
 from infernix_plugin.errors import ConstraintTooLarge
 
-MEAN_SECONDS = 0.1
-"""What a mask may take on average."""
-EXCESS_SECONDS = 2.0
-"""What all masks of one request together may take beyond that."""
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a request's masks may take: ``mean`` seconds each, and all together ``excess`` seconds more."""
+
+    mean: float
+    excess: float
 
 
 class Meter:
     """The allowance of one request, shared by its matcher and the forks of it."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_allowance", "_left")
 
-    def __init__(self) -> None:
-        self._left = EXCESS_SECONDS
+    def __init__(self, allowance: Allowance) -> None:
+        self._allowance = allowance
+        self._left = allowance.excess
 
     def start(self) -> float:
         """The time to give to :meth:`stop`."""
@@ -37,9 +42,11 @@ class Meter:
             ConstraintTooLarge: the allowance is used up. It stays so.
         """
         if self._left >= 0:
-            self._left = min(self._left + MEAN_SECONDS - (thread_time() - started), EXCESS_SECONDS)
+            left = self._left + self._allowance.mean - (thread_time() - started)
+            self._left = min(left, self._allowance.excess)
         if self._left < 0:
             raise ConstraintTooLarge(
-                f"the masks of this grammar take more than {MEAN_SECONDS:g} s each",
+                "the masks of this grammar take longer than max_mask_seconds and max_excess_seconds allow, which are "
+                f"{self._allowance.mean:g} s each and {self._allowance.excess:g} s in all",
                 hint="Write the grammar so that few rules can match the same text.",
             )

@@ -37,10 +37,12 @@ from infernix_plugin.grammar.ir import (
     rebuilt,
     walk,
 )
+from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.domain import TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar
 from infernix_plugin.matching.engines.lexing import ambiguity
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+from infernix_plugin.matching.engines.meter import Allowance
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
 from infernix_plugin.matching.memo.machine import Terminals
 from infernix_plugin.matching.memo.matcher import RememberedGrammar
@@ -56,10 +58,11 @@ MAX_FALLBACK_NODES = 1 << 14
 class Engines:
     """The engines over one vocabulary, each indexed on first use."""
 
-    def __init__(self, domain: TokenDomain, cache_bytes: int) -> None:
+    def __init__(self, domain: TokenDomain, cache_bytes: int, options: GrammarOptions) -> None:
         """Bind to a vocabulary; ``cache_bytes`` bounds what an engine keeps between grammars."""
         self._domain = domain
-        self.xgrammar = XgrammarEngine(domain, cache_bytes=cache_bytes)
+        allowance = Allowance(options.max_mask_seconds, options.max_excess_seconds)
+        self.xgrammar = XgrammarEngine(domain, cache_bytes=cache_bytes, allowance=allowance)
         self.llguidance = LlguidanceEngine(domain)
         self._terminals = Terminals(Memory(cache_bytes // 4))
 

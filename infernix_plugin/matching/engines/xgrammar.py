@@ -16,7 +16,7 @@ from infernix_plugin.grammar.ir import Grammar, TokenSet, walk
 from infernix_plugin.grammar.normalize import normalize
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
-from infernix_plugin.matching.engines.meter import Meter
+from infernix_plugin.matching.engines.meter import Allowance, Meter
 from infernix_plugin.matching.engines.rehearsal import Rehearsal, check_size, letters
 from infernix_plugin.matching.terminals import with_equal_exclusions
 
@@ -38,8 +38,15 @@ choice of 60 KB is compiled in 0.6 s with it and in 0.3 s without."""
 class XgrammarEngine:
     """Compiles grammars with xgrammar, on the calling thread."""
 
-    def __init__(self, domain: TokenDomain, *, cache_bytes: int) -> None:
-        """Bind to a vocabulary; ``cache_bytes`` bounds xgrammar's cache of rules shared between grammars."""
+    def __init__(self, domain: TokenDomain, *, cache_bytes: int, allowance: Allowance) -> None:
+        """Bind to a vocabulary.
+
+        Args:
+            domain: the vocabulary.
+            cache_bytes: bounds xgrammar's cache of rules shared between grammars.
+            allowance: what the masks of each request may take.
+        """
+        self._allowance = allowance
         self._domain = domain
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
@@ -60,7 +67,7 @@ class XgrammarEngine:
         budget.checkpoint()
         vocabulary.rehearsal.check(lambda compiler: compiler.compile_grammar(text))
         cache = not names_tokens and letters(normal) <= _MAX_CACHED_LETTERS
-        return _built(vocabulary, lambda compiler: compiler.compile_grammar(text), cache=cache)
+        return self._built(vocabulary, lambda compiler: compiler.compile_grammar(text), cache=cache)
 
     def compile_structural_tag(self, text: str) -> EngineGrammar:
         """Compile the JSON text of an xgrammar structural tag, in which control tokens also match by their spelling.
@@ -78,7 +85,7 @@ class XgrammarEngine:
         with suppress(RuntimeError, ValueError):  # it may name tokens that a small vocabulary has not
             vocabulary.rehearsal.check(run)
         try:
-            return _built(vocabulary, run, cache=not may_name_tokens)
+            return self._built(vocabulary, run, cache=not may_name_tokens)
         except (RuntimeError, ValueError) as error:
             raise InvalidGrammar(f"the structural tag is not valid: {_last_line(error)}") from error
 
@@ -87,6 +94,15 @@ class XgrammarEngine:
             if marker_prefix not in self._vocabularies:
                 self._vocabularies[marker_prefix] = _Vocabulary(self._domain, self._cache_bytes, marker_prefix)
             return self._vocabularies[marker_prefix]
+
+    def _built(self, vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> _Compiled:
+        if cache:
+            try:
+                return _Compiled(run(vocabulary.cached), self._allowance, vocabulary.generable)
+            except RuntimeError as error:
+                if _RULE_CACHE_FAULT not in str(error):
+                    raise
+        return _Compiled(run(vocabulary.uncached), self._allowance, vocabulary.generable)
 
 
 class _Vocabulary:
@@ -107,21 +123,12 @@ class _Vocabulary:
         self.uncached = xgrammar.GrammarCompiler(index, max_threads=1, cache_enabled=False)
 
 
-def _built(vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> _Compiled:
-    if cache:
-        try:
-            return _Compiled(run(vocabulary.cached), vocabulary.generable)
-        except RuntimeError as error:
-            if _RULE_CACHE_FAULT not in str(error):
-                raise
-    return _Compiled(run(vocabulary.uncached), vocabulary.generable)
-
-
 class _Compiled:
     engine = "xgrammar"
 
-    def __init__(self, compiled: Any, generable: Bitset) -> None:
+    def __init__(self, compiled: Any, allowance: Allowance, generable: Bitset) -> None:
         self._compiled = compiled
+        self._allowance = allowance
         self._generable = generable
         self.memory_bytes: int = compiled.memory_size_bytes
 
@@ -131,7 +138,7 @@ class _Compiled:
     def matcher(self) -> Matcher:
         import xgrammar
 
-        return _Matcher(xgrammar.GrammarMatcher(self._compiled), Meter(), self._generable)
+        return _Matcher(xgrammar.GrammarMatcher(self._compiled), Meter(self._allowance), self._generable)
 
 
 class _Matcher:
