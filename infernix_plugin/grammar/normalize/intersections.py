@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from infernix_plugin.errors import ConstraintTooLarge
-from infernix_plugin.grammar import automata, budget
 from infernix_plugin.grammar.analysis import has_intersections
 from infernix_plugin.grammar.ir import And, Grammar, Node, Not
+from infernix_plugin.grammar.plain import expression
 from infernix_plugin.grammar.pool import Pool
 
 MAX_STATES = 256
@@ -22,11 +21,6 @@ def lower_intersections(grammar: Grammar) -> Grammar:
     def replace(node: Node) -> Node | None:
         if not isinstance(node, And | Not) or not pool.facts(node).regular:
             return None
-        try:
-            return automata.build(node, limit=MAX_STATES).expression(pool, limit=MAX_POSITIONS)
-        except budget.CompileTimeout:
-            raise
-        except ConstraintTooLarge:
-            return None
+        return expression(pool, node, states=MAX_STATES, positions=MAX_POSITIONS)
 
     return Grammar({name: pool.rebuild(body, replace) for name, body in grammar.rules.items()}, grammar.root)

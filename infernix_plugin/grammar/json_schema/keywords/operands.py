@@ -13,6 +13,7 @@ from infernix_plugin.grammar.json_schema.json_value import Json, Number, child
 from infernix_plugin.grammar.json_schema.reader import fail
 from infernix_plugin.grammar.json_schema.shape import Bound, Pattern
 from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.grammar.plain import plainer
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -67,7 +68,7 @@ def pattern_in(source: str, options: GrammarOptions, location: str) -> Pattern:
 @lru_cache(maxsize=256)
 def _searched(source: str, options: GrammarOptions) -> Node:
     """One node wherever an expression stands, so that what is known of it stays known."""
-    return regex.search(source, options)
+    return plainer(regex.search(source, options))
 
 
 def schemas_in(value: Json, location: str) -> list[str]:
