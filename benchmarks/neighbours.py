@@ -1,0 +1,185 @@
+"""What an attack costs everybody else: time per token of ordinary streams, with and without hostile constraints beside.
+
+    python -m benchmarks.neighbours MODEL --page docs/benchmarks/neighbours.md
+
+MODEL is a checkpoint made by `infernix make-tiny-model`. One server, one run: calm and attack take turns, so that
+whatever else the machine does falls on both. The attack is the corpus of the tests, `tests/hostile/corpus.py`, each
+constraint made new each time so that no refusal and no grammar is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from openai import APIError, AsyncOpenAI, DefaultAsyncHttpxClient
+
+from infernix_plugin.entrypoints.demo.server import serve
+from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
+from tests.hostile.corpus import FAMILIES
+from tests.oracles.soak_languages import SOAK_LANGUAGES
+
+OPTIONS = ("--served-model-name=tiny", "--max-model-len=1024", "--max-num-seqs=64", "--enforce-eager")
+STEADY = ("words", "any script", "json_schema", "moves")
+"""Languages of the neighbours; half of the streams are free text."""
+NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+ASK = [{"role": "user", "content": "Write something."}]
+
+
+class Neighbours:
+    """Ordinary streams beside an attack, and the gaps between their chunks."""
+
+    def __init__(self, url: str) -> None:
+        self.gaps: dict[bool, list[float]] = {False: [], True: []}
+        """Seconds between two chunks of one stream, calm and under attack."""
+        self.first: dict[bool, list[float]] = {False: [], True: []}
+        """Seconds to the first chunk."""
+        self.outcomes: Counter[str] = Counter()
+        """Hostile requests by how they ended."""
+        self._attacked = False
+        self._over = False
+        self._client = AsyncOpenAI(
+            base_url=f"{url}/v1",
+            api_key="none",
+            max_retries=0,
+            timeout=600,
+            http_client=DefaultAsyncHttpxClient(trust_env=False),
+        )
+
+    async def run(self, *, rounds: int, seconds: float, streams: int, attackers: int) -> None:
+        """Take turns between calm and attack."""
+        languages = [language for language in SOAK_LANGUAGES if language.name in STEADY]
+        structured = itertools.cycle([each for one in languages for each in (None, {one.field: one.value})])
+        readers = [asyncio.create_task(self._read(next(structured))) for _ in range(streams)]
+        await asyncio.sleep(5)  # what is loaded on first use is loaded now
+        self.gaps, self.first = {False: [], True: []}, {False: [], True: []}
+        hostile = _hostile()
+        for _ in range(rounds):
+            await asyncio.sleep(seconds)
+            self._attacked = True
+            until = perf_counter() + seconds
+            await asyncio.gather(*(self._attack(hostile, until) for _ in range(attackers)))
+            self._attacked = False
+        self._over = True
+        await asyncio.gather(*readers)
+        await self._client.close()
+
+    async def _read(self, structured: dict[str, Any] | None) -> None:
+        while not self._over:
+            body = NO_THINKING if structured is None else {**NO_THINKING, "structured_outputs": structured}
+            last, begun = perf_counter(), False
+            stream = await self._client.chat.completions.create(
+                model="tiny", messages=ASK, max_tokens=150, stream=True, extra_body=body
+            )
+            async for _ in stream:
+                now = perf_counter()
+                (self.gaps if begun else self.first)[self._attacked].append(now - last)
+                last, begun = now, True
+
+    async def _attack(self, hostile: Iterator[dict[str, Any]], until: float) -> None:
+        while perf_counter() < until:
+            body = {**NO_THINKING, "structured_outputs": next(hostile)}
+            try:
+                await self._client.chat.completions.create(model="tiny", messages=ASK, max_tokens=5, extra_body=body)
+                self.outcomes["enforced"] += 1
+            except APIError as error:
+                self.outcomes[f"HTTP {getattr(error, 'status_code', 'none')}"] += 1
+
+
+def _hostile() -> Iterator[dict[str, Any]]:
+    """Every constraint of the corpus over and over, in a random order, no two of them equal."""
+    source, number = random.Random(0), 0
+    makes = [make for family in FAMILIES.values() for make in family.values()]
+    while True:
+        for make in source.sample(makes, len(makes)):
+            number += 1
+            try:
+                made = _renewed(make(), number)
+                json.dumps(made, ensure_ascii=False).encode()
+            except (ValueError, TypeError):  # a request in JSON cannot say it
+                continue
+            yield made
+
+
+def _renewed(constraint: OutputConstraint, number: int) -> dict[str, Any]:
+    match constraint.kind:
+        case ConstraintKind.CHOICE:
+            return {"choice": [*constraint.choices, f"{number}"]}
+        case ConstraintKind.REGEX:
+            return {"regex": f"{constraint.source}|{number}"}
+        case ConstraintKind.GRAMMAR:
+            return {"grammar": f"{constraint.source}\n# {number}"}
+    return {"json": constraint.source + " " * number}
+
+
+PAGE = """# Neighbours of an attack
+
+Made by `python -m benchmarks.neighbours MODEL` on the tiny checkpoint, `vllm serve` on a CPU, the default settings.
+{streams} streams of ordinary requests, half of them constrained, and {attackers} clients that send the hostile
+corpus of the tests, one constraint after the other, each a new one. Calm and attack take turns in one run, {rounds}
+times {seconds:.0f} seconds each.
+
+| | calm | under attack | ratio |
+|:--|--:|--:|--:|
+{rows}
+Hostile requests: {outcomes}. The machine has {cores} cores, and everything runs on them: the model, the server, and
+the clients that measure.
+"""
+
+
+def rows(neighbours: Neighbours) -> str:
+    """Return the table's rows, times in milliseconds."""
+    lines = []
+    for name, times in (("time per token", neighbours.gaps), ("time to the first token", neighbours.first)):
+        for label, quantile in (("median", 50), ("p99", 99)):
+            calm, attacked = (1000 * float(np.percentile(times[side], quantile)) for side in (False, True))
+            lines.append(f"| {name}, {label} | {calm:.1f} ms | {attacked:.1f} ms | {attacked / calm:.2f} |\n")
+    return "".join(lines)
+
+
+def main(
+    model: Annotated[Path, typer.Argument(help="A tiny checkpoint.")],
+    rounds: Annotated[int, typer.Option()] = 4,
+    seconds: Annotated[float, typer.Option(help="Of each calm and each attack.")] = 30.0,
+    streams: Annotated[int, typer.Option()] = 8,
+    attackers: Annotated[int, typer.Option()] = 4,
+    page: Annotated[Path | None, typer.Option(help="The page to write.")] = None,
+) -> None:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as scratch:
+        log = Path(scratch) / "server.log"
+        with serve([str(model), *OPTIONS], log=log) as server:
+            server.wait_until_healthy(lambda waited: None)
+            neighbours = Neighbours(server.url)
+            asyncio.run(neighbours.run(rounds=rounds, seconds=seconds, streams=streams, attackers=attackers))
+            errors = server.error_lines()
+    outcomes = ", ".join(f"{count} x {name}" for name, count in sorted(neighbours.outcomes.items()))
+    text = PAGE.format(
+        streams=streams,
+        attackers=attackers,
+        rounds=rounds,
+        seconds=seconds,
+        rows=rows(neighbours),
+        outcomes=outcomes,
+        cores=os.cpu_count(),
+    )
+    print(text, *errors, sep="\n")
+    if page is not None:
+        page.write_text(text, encoding="utf-8")
+    if errors:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

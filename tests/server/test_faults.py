@@ -1,0 +1,230 @@
+"""What must not take a server down, and what happens when something does. Two API servers, next to no cache."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from benchmarks.server_load import Load
+from benchmarks.server_watch import our_metrics
+from benchmarks.soak_server import soak, stop_token
+from infernix_plugin.entrypoints.demo.server import serve
+from tests.server.exploding import MESSAGE
+
+pytestmark = pytest.mark.server
+
+ROOT = Path(__file__).parents[2]
+CACHE_BYTES = 64 << 10
+ASK = [{"role": "user", "content": "q"}]
+NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+LONG = {"regex": "[a-z]{300,400}"}
+OPTIONS = (
+    "--served-model-name=tiny",
+    "--max-model-len=2048",
+    "--max-num-seqs=32",
+    "--enforce-eager",
+    "--no-enable-prefix-caching",
+    "--logits-processors=tests.server.exploding:Exploding",
+    "--additional-config",
+    json.dumps({"infernix": {"cache_bytes": CACHE_BYTES}}),
+)
+
+
+@pytest.fixture(scope="module")
+def environment():
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        patched.setenv("OMP_NUM_THREADS", "1")
+        patched.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(tiny_model, tmp_path_factory, environment):
+    log = tmp_path_factory.mktemp("faults") / "server.log"
+    with serve([str(tiny_model), *OPTIONS, "--api-server-count=2"], log=log) as running:
+        running.wait_until_healthy(lambda waited: None)
+        yield running
+
+
+def client_of(server):
+    """A client with connections of its own, so that any of the API servers may get it."""
+    return openai.AsyncOpenAI(
+        base_url=f"{server.url}/v1",
+        api_key="none",
+        max_retries=0,
+        timeout=120,
+        http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
+    )
+
+
+async def ask(client, structured, **fields):
+    body = {**NO_THINKING, "structured_outputs": structured, **fields.pop("extra", {})}
+    return await client.chat.completions.create(model="tiny", messages=ASK, extra_body=body, **fields)
+
+
+def count(server, name, **labels):
+    wanted = set(labels.items())
+    return sum(value for (found, its), value in our_metrics(server).items() if found == name and wanted <= set(its))
+
+
+def until(condition, what):
+    """Wait for something that comes a moment after the answer."""
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"it never came: {what}")
+
+
+def test_a_scrape_of_any_api_server_gives_the_sum_of_all(server):
+    async def one(index):
+        async with client_of(server) as client:
+            await ask(client, {"choice": [f"word {index % 3}"]})
+
+    async def several():
+        await asyncio.gather(*(one(index) for index in range(16)))
+
+    def took_part():
+        return set(re.findall(r"\((ApiServer_\d) pid=\d+\).*Constrained request ended", server.log_text()))
+
+    total = 0
+    while total < 640 and len(took_part()) < 2:
+        asyncio.run(several())
+        total += 16
+    assert took_part() == {"ApiServer_0", "ApiServer_1"}
+    for _ in range(8):  # each is a new connection
+        assert count(server, "infernix_requests_total", kind="choice", outcome="stop") == total
+    assert count(server, "infernix_prepare_seconds_count", process="engine") == total
+    assert count(server, "infernix_prepare_seconds_count", process="api") >= total
+    assert count(server, "infernix_api_compile_queue") == 0
+
+
+def test_a_soak_of_mixed_streams_and_faults(server, tiny_model):
+    soaked = soak(server, Load(server.url, stop=stop_token(tiny_model), seed=3), streams=12, seconds=15.0)
+    assert soaked.complaints == []
+    assert soaked.tally.outputs >= 12
+    assert soaked.tally.tokens > 0
+
+
+def test_a_constraint_in_use_is_forgotten_and_its_stream_goes_on(server):
+    """New constraints push it out of the cache; a further request has to build it again."""
+
+    async def run():
+        async with client_of(server) as client:
+            going = await ask(client, LONG, stream=True, max_tokens=1500)
+            text = "".join([choice.delta.content or "" for choice in (await anext(going)).choices])
+            for group in range(60):
+                words = [f"{group} {word} {'x' * 40}" for word in range(100)]
+                await ask(client, {"choice": words}, max_tokens=1)
+                again = (await ask(client, LONG, max_tokens=1)).choices[0].constraint
+                if again["cache"] == "built":
+                    break
+            assert again["cache"] == "built"
+            async for chunk in going:
+                text += "".join(choice.delta.content or "" for choice in chunk.choices)
+            return text
+
+    assert re.fullmatch("[a-z]{300,400}", asyncio.run(run()))
+    assert 0 < count(server, "infernix_engine_cache_bytes") <= CACHE_BYTES
+
+
+def test_a_storm_of_constraints_that_fail_to_compile_disturbs_nobody(server):
+    """Each is another one, so that no memory of refusals helps. Who writes meanwhile gets what was asked for."""
+    before = count(server, "infernix_refusals_total")
+
+    async def fails(client, index):
+        structured = [
+            {"regex": f"(storm {index}"},
+            {"grammar": f"root ::= storm{index}"},
+            {"json": {"allOf": [{"const": index}, {"const": -1}]}},
+            {"json": {"type": "object", "properties": {f"storm{index}": {"unknown": 1}}}},
+        ][index % 4]
+        with pytest.raises(openai.BadRequestError):
+            await ask(client, structured, stream=bool(index % 8 < 4))
+
+    async def writes(client):
+        answer = await ask(client, LONG, max_tokens=1500)
+        return answer.choices[0].message.content
+
+    async def run():
+        async with client_of(server) as client:
+            *texts, _ = await asyncio.gather(
+                *(writes(client) for _ in range(4)),
+                asyncio.gather(*(fails(client, index) for index in range(120))),
+            )
+        return texts
+
+    for text in asyncio.run(run()):
+        assert re.fullmatch("[a-z]{300,400}", text)
+    assert count(server, "infernix_refusals_total") - before == 120
+    assert count(server, "infernix_api_compile_queue") == 0
+
+
+def test_clients_that_leave_together_leave_nothing_behind(server):
+    before = count(server, "infernix_requests_total", kind="regex", outcome="abort")
+
+    async def leaves(client):
+        stream = await ask(client, {"regex": "[a-z]{1500,}"}, stream=True, max_tokens=1900)
+        await anext(stream)
+        await stream.close()
+
+    async def run():
+        async with client_of(server) as client:
+            await asyncio.gather(*(leaves(client) for _ in range(16)))
+
+    asyncio.run(run())
+    until(
+        lambda: count(server, "infernix_requests_total", kind="regex", outcome="abort") - before == 16,
+        "each of them is an abort",
+    )
+    running = re.compile(r"^vllm:num_requests_running\{.*\} (\S+)$", re.MULTILINE)
+    until(lambda: float(running.findall(server.metrics_text())[-1]) == 0, "none of them runs")
+
+
+def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is_clean(server, tiny_model, tmp_path):
+    """This test ends the server. vLLM's engine core cannot go on after its worker failed, and must not pretend to."""
+
+    async def writes(client):
+        try:
+            stream = await ask(client, {"regex": "[a-z]{1500,}"}, stream=True, max_tokens=1900)
+            async for _ in stream:
+                pass
+        except (openai.APIError, httpx.HTTPError) as error:
+            return error
+        return None
+
+    async def explode(client):
+        await asyncio.sleep(1)
+        with pytest.raises((openai.APIError, httpx.HTTPError)):
+            await ask(client, {"choice": ["red"]}, extra={"vllm_xargs": {"explode": 1}})
+
+    async def run():
+        async with client_of(server) as client:
+            *errors, _ = await asyncio.gather(*(writes(client) for _ in range(8)), explode(client))
+        return errors
+
+    assert all(asyncio.run(run())), "a stream that was cut ended as if it were whole"
+    assert server.wait(60) != 0
+    assert MESSAGE in server.log_text()
+    with serve(
+        [str(tiny_model), *OPTIONS], log=tmp_path / "again.log", port=int(server.url.rpartition(":")[2])
+    ) as again:
+        again.wait_until_healthy(lambda waited: None)
+
+        async def one():
+            async with client_of(again) as client:
+                return (await ask(client, {"choice": ["red"]})).choices[0]
+
+        choice = asyncio.run(one())
+        assert choice.message.content == "red"
+        assert choice.constraint["cache"] == "built"
+        assert count(again, "infernix_requests_total") == 1
