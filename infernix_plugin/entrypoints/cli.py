@@ -49,6 +49,7 @@ class Family(StrEnum):
     """Architectures of tiny checkpoints."""
 
     QWEN3_5 = "qwen3.5"
+    QWEN3_5_MOE = "qwen3.5-moe"
     FLASH_NEXT = "flash-next"
 
 
@@ -57,7 +58,7 @@ def make_tiny_model(
     directory: Directory,
     family: Annotated[Family, _chosen(Family)(help="Architecture of the model.")] = Family.QWEN3_5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights; the same seed gives the same bytes.")] = 0,
-    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the Qwen3.5 model instead.")] = None,
+    draft: Annotated[Draft | None, _chosen(Draft)(help="Write a draft for the Qwen3.5 models instead.")] = None,
 ) -> None:
     """Write a tiny checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
     from infernix_plugin.model_executor import tiny

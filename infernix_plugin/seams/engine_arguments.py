@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from infernix_plugin.errors import SettingsError
+from infernix_plugin.model_executor.cpu_kernels import refusal
 from infernix_plugin.seams.seam import Seam
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,16 @@ def _refuse_inexact(config: Any) -> None:
     raise SettingsRefused(f"infernix-plugin: {problem}. INFERNIX_DISABLE=1 runs without the plugin.")
 
 
+def _refuse_cpu_kernels(config: Any) -> None:
+    """Refuse what vLLM's CPU kernels would refuse when the first prompt runs."""
+    if config.model_config is None or not _on_cpu():
+        return
+    dtype = str(config.model_config.dtype).removeprefix("torch.")
+    problem = refusal(config.model_config.hf_text_config, dtype, str(config.cache_config.mamba_cache_dtype))
+    if problem is not None:
+        raise SettingsRefused(f"infernix-plugin: {problem}")
+
+
 def _on_cpu() -> bool:
     from vllm.platforms import current_platform
 
@@ -64,6 +75,7 @@ def _replace(original: Any) -> Any:
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)
         _refuse_inexact(config)
+        _refuse_cpu_kernels(config)
         backend = config.structured_outputs_config.backend
         if backend != "auto":
             logger.warning("The structured outputs backend %r has no effect: infernix-plugin replaces it", backend)

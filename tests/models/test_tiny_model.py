@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from infernix_plugin.model_executor.tiny import corpus, make_tiny_model
+from infernix_plugin.model_executor.tiny import corpus, make_random_model, make_tiny_model
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, TEXT_TOKENS, VISIBLE
+from infernix_plugin.model_executor.weights.inspection import inspect_checkpoint
 
 WEATHER = {
     "type": "function",
@@ -392,3 +393,27 @@ def test_flash_next_is_complete_and_repeatable(tmp_path) -> None:
     parts = [value for name, value in sorted(shards.items()) if "ngram_embedding.shard_" in name]
     assert len(parts) == config.split_ngram_parts
     assert torch.equal(table, torch.cat(parts))
+
+
+def test_moe_is_complete_and_repeatable(tmp_path) -> None:
+    """All tensors that transformers wants, and the MTP head beside; equal seeds, equal bytes."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for directory in (first, second):
+        make_tiny_model(directory, family="qwen3.5-moe", seed=3)
+    assert contents(first) == contents(second)
+    model, found = AutoModelForCausalLM.from_pretrained(first, output_loading_info=True)
+    assert not any(found[kind] for kind in ("missing_keys", "mismatched_keys", "unexpected_keys", "error_msgs"))
+    assert model.model.layers[0].mlp.experts.gate_up_proj.shape == (8, 2 * 64, 256)
+    assert inspect_checkpoint(first).complete
+
+
+@pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
+def test_random_models_have_the_sizes_asked_for(tmp_path, family) -> None:
+    """And logits of the size that they are meant to have: the best of two thousand is about three deviations up."""
+    make_random_model(tmp_path, family=family, changes={"hidden_size": 128, "num_hidden_layers": 6, "head_dim": 32})
+    model, found = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True, dtype=torch.float32)
+    assert not any(found[kind] for kind in ("missing_keys", "mismatched_keys", "unexpected_keys", "error_msgs"))
+    assert len(model.model.layers) == 6
+    with torch.no_grad():
+        logits = model(torch.arange(50)[None]).logits[0]
+    assert 0.6 < float(logits.std()) < 0.8

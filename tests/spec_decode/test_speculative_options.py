@@ -59,6 +59,7 @@ def start(monkeypatch, speculation, *, v2=False):
         speculative_config=speculation,
         use_v2_model_runner=v2,
         structured_outputs_config=SimpleNamespace(backend="auto"),
+        model_config=None,
     )
     seam = engine_arguments.SEAM.replace(lambda self: config)
     return seam(SimpleNamespace(additional_config={}))

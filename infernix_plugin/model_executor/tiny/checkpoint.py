@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
-from infernix_plugin.model_executor.tiny import associations, corpus, dflash, flash_next, qwen3_5
+from infernix_plugin.model_executor.tiny import associations, corpus, dflash, flash_next, noise, qwen3_5, qwen3_5_moe
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, save, train
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ VOCAB_MULTIPLE = 64
 """Embedding and head have a multiple of this many rows, so there are ids that no token uses, as in the real model."""
 
 
-Family = Literal["qwen3.5", "flash-next"]
+Family = Literal["qwen3.5", "qwen3.5-moe", "flash-next"]
 
-FAMILIES: dict[Family, ModuleType] = {"qwen3.5": qwen3_5, "flash-next": flash_next}
+FAMILIES: dict[Family, ModuleType] = {"qwen3.5": qwen3_5, "qwen3.5-moe": qwen3_5_moe, "flash-next": flash_next}
 """Each has ``config(vocab_size, ids)`` and ``tensors(table, vocab_size, seed)``."""
 
 
@@ -42,32 +42,34 @@ def make_tiny_model(
         report: called with one line per step.
     """
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     report("training the tokenizer")
     tokenizer = train()
-    save(tokenizer, directory)
-
     report("counting which token follows which")
     vocab_size = _rows(tokenizer)
     table = associations.count(_replies(tokenizer), vocab_size)
-
     report("drawing the weights")
-    vocabulary = tokenizer.get_vocab()
-    ids = {token: vocabulary[token] for token in CONTROL_TOKENS}
-    _write_json(directory / "config.json", FAMILIES[family].config(vocab_size, ids))
-    _write_json(
-        directory / "generation_config.json",
-        {
-            "do_sample": True,
-            "eos_token_id": [ids[END_OF_TURN], ids[END_OF_TEXT]],
-            "pad_token_id": ids[END_OF_TEXT],
-            "temperature": 1.0,
-            "top_k": 20,
-            "top_p": 0.95,
-        },
-    )
-    _write_weights(directory / "model.safetensors", FAMILIES[family].tensors(table, vocab_size, seed))
+    config = FAMILIES[family].config(vocab_size, _control_ids(tokenizer))
+    _write(directory, tokenizer, config, FAMILIES[family].tensors(table, vocab_size, seed))
     report(f"wrote {directory}")
+
+
+def make_random_model(
+    directory: Path, *, family: Family = "qwen3.5", changes: Mapping[str, Any] | None = None, seed: int = 0
+) -> None:
+    """Write a checkpoint of other sizes than the tiny one's, whose output is noise (module ``noise``).
+
+    Args:
+        directory: existing files of the same names are replaced; created if missing.
+        family: which architecture.
+        changes: entries of ``config.json`` that differ from the tiny model's.
+        seed: of the weights.
+    """
+    tokenizer = train()
+    config = FAMILIES[family].config(_rows(tokenizer), _control_ids(tokenizer))
+    if "num_hidden_layers" in (changes or {}):
+        del config["layer_types"]  # the interval between full-attention layers says it for any number of layers
+    config |= dict(changes or {})
+    _write(Path(directory), tokenizer, config, noise.tensors(config, seed))
 
 
 def make_tiny_draft(
@@ -95,6 +97,30 @@ def make_tiny_draft(
     _write_json(directory / "config.json", dflash.config(draft, vocab_size, mask))
     _write_weights(directory / "model.safetensors", dflash.tensors(draft, table, vocab_size, seed))
     report(f"wrote {directory}")
+
+
+def _write(directory: Path, tokenizer: Tokenizer, config: dict[str, Any], weights: qwen3_5.Tensors) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    save(tokenizer, directory)
+    ids = _control_ids(tokenizer)
+    _write_json(directory / "config.json", config)
+    _write_json(
+        directory / "generation_config.json",
+        {
+            "do_sample": True,
+            "eos_token_id": [ids[END_OF_TURN], ids[END_OF_TEXT]],
+            "pad_token_id": ids[END_OF_TEXT],
+            "temperature": 1.0,
+            "top_k": 20,
+            "top_p": 0.95,
+        },
+    )
+    _write_weights(directory / "model.safetensors", weights)
+
+
+def _control_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    vocabulary = tokenizer.get_vocab()
+    return {token: vocabulary[token] for token in CONTROL_TOKENS}
 
 
 def _rows(tokenizer: Tokenizer) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ FULL_ATTENTION_EVERY = 4
 ATTENTION_HEADS, KV_HEADS, HEAD_DIM = 4, 2, 64
 KEY_HEADS, VALUE_HEADS = 2, 4
 LINEAR_HEAD_DIM = 128
-"""vLLM's CPU kernels for gated delta nets accept no other head size."""
+"""As in the real models; vLLM's CPU kernels for gated delta nets take 64 as well, and no other."""
 CONV_WIDTH = 4
 
 CONSTANT = 8.0
@@ -30,6 +31,7 @@ INHIBITION = 4.0
 """How strongly attention takes the mean of the past from the present, per query head, before its gate of about 1/2."""
 
 Tensors = dict[str, NDArray[np.float32]]
+Block = Callable[[np.random.Generator], Tensors]
 
 
 def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
@@ -78,13 +80,25 @@ def config(vocab_size: int, ids: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def tensors(table: Associations, vocab_size: int, seed: int) -> Tensors:
-    """Return every weight by its checkpoint name, float32, rows beyond the tokenizer included."""
+def feed_forward(rng: np.random.Generator) -> Tensors:
+    """Return the weights of a gated MLP by their names below the decoder layer."""
+    return {
+        "mlp.gate_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
+        "mlp.up_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
+        "mlp.down_proj.weight": matrix(rng, HIDDEN, INTERMEDIATE, 2 * MIXING),
+    }
+
+
+def tensors(table: Associations, vocab_size: int, seed: int, block: Block = feed_forward) -> Tensors:
+    """Return every weight by its checkpoint name, float32, rows beyond the tokenizer included.
+
+    ``block`` draws what follows the attention of each layer.
+    """
     rng = np.random.default_rng(seed)
     embedding = embeddings(rng, vocab_size)
     weights: Tensors = {"model.embed_tokens.weight": embedding, "lm_head.weight": output_head(table, embedding)}
     for index in range(LAYERS):
-        weights |= _layer(rng, f"model.layers.{index}.", layer_type_of(index))
+        weights |= _layer(rng, f"model.layers.{index}.", layer_type_of(index), block)
     weights["model.norm.weight"] = offset(HIDDEN)
     # The MTP layer sees the next token's embedding and the hidden state before it. It keeps the former and mixes in a
     # little of the latter: its guess is the habit of the language, often but not always what the layers will say.
@@ -93,7 +107,7 @@ def tensors(table: Associations, vocab_size: int, seed: int) -> Tensors:
         "mtp.fc.weight": joint,
         "mtp.pre_fc_norm_embedding.weight": offset(HIDDEN),
         "mtp.pre_fc_norm_hidden.weight": offset(HIDDEN),
-        **_layer(rng, "mtp.layers.0.", "full_attention"),
+        **_layer(rng, "mtp.layers.0.", "full_attention", block),
         "mtp.norm.weight": offset(HIDDEN),
     }
     return weights
@@ -113,15 +127,10 @@ def layer_type_of(index: int) -> str:
     return "full_attention" if (index + 1) % FULL_ATTENTION_EVERY == 0 else "linear_attention"
 
 
-def _layer(rng: np.random.Generator, prefix: str, layer_type: str) -> Tensors:
+def _layer(rng: np.random.Generator, prefix: str, layer_type: str, block: Block) -> Tensors:
+    norms = {"input_layernorm.weight": offset(HIDDEN), "post_attention_layernorm.weight": offset(HIDDEN)}
     mixer = attention(rng) if layer_type == "full_attention" else gated_delta_net(rng)
-    parts = mixer | {
-        "input_layernorm.weight": offset(HIDDEN),
-        "post_attention_layernorm.weight": offset(HIDDEN),
-        "mlp.gate_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
-        "mlp.up_proj.weight": matrix(rng, INTERMEDIATE, HIDDEN),
-        "mlp.down_proj.weight": matrix(rng, HIDDEN, INTERMEDIATE, 2 * MIXING),
-    }
+    parts = mixer | norms | block(rng)
     return {prefix + name: value for name, value in parts.items()}
 
 
