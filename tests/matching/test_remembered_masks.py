@@ -311,7 +311,7 @@ def test_what_is_remembered_is_counted_while_others_begin_to_remember():
     memory, failures = Memory(1), []
 
     class Member:
-        bytes = 2
+        bytes, spent_at = 2, 0
 
         def forget(self):
             self.bytes = 0
@@ -335,3 +335,31 @@ def test_what_is_remembered_is_counted_while_others_begin_to_remember():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_only_what_was_learnt_long_ago_is_forgotten():
+    class Member:
+        bytes = spent_at = 0
+
+        def learn(self, size):
+            self.bytes += size
+            self.spent_at = memory.ever_spent
+            memory.spend(size)
+
+        def forget(self):
+            self.bytes = 0
+
+    memory = Memory(100)
+    first, second, third = members = [Member() for _ in range(3)]
+    for member in members:
+        memory.watch(member)
+        member.learn(30)
+    first.learn(5)
+    third.learn(10)
+    assert [member.bytes for member in members] == [35, 0, 40]
+    second.learn(60)
+    assert [member.bytes for member in members] == [0, 60, 0]
+    large = Member()
+    memory.watch(large)
+    large.learn(200)
+    assert memory.bytes() == 0

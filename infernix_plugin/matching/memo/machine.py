@@ -148,6 +148,7 @@ class Machine:
 
     Attributes:
         bytes: approximate size of what is remembered.
+        spent_at: when it last remembered something more.
         work: what finding states has cost so far, in looks at nodes and items; about a microsecond each.
     """
 
@@ -160,7 +161,7 @@ class Machine:
         self._states: dict[_Entry, State] = {}
         self._looks = 0
         self.work = 0
-        self.bytes = self._settled = 0
+        self.bytes = self._settled = self.spent_at = 0
         terminals.memory.watch(self)
 
     def start(self) -> State:
@@ -207,10 +208,11 @@ class Machine:
             self.work += self._terminals.work - work
 
     def spend(self, size: int) -> None:
-        """Count ``size`` more bytes that are remembered; past the budget of all machines, they forget everything."""
+        """Count ``size`` more bytes that are remembered; past the budget of all machines, some forget everything."""
         self.bytes += size
         added = self.bytes - self._settled
         self._settled = self.bytes
+        self.spent_at = self._terminals.memory.ever_spent
         self._terminals.memory.spend(added)
 
     def forget(self) -> None:
