@@ -37,9 +37,9 @@ class Registration(Seam):
         from vllm.platforms import current_platform
 
         if current_platform.is_cpu() and not self.applied(module):
-            register_model = self.check(module)
+            self.check(module)
             for name, model in MODELS.items():
-                register_model(name, model)
+                module.ModelRegistry.register_model(name, model)
 
 
 def _replace_skip(original: Any) -> Any:
@@ -64,10 +64,10 @@ def widen_feedback(proposer: Any, draft: Any) -> None:
 
 REGISTRATION = Registration(
     module="vllm.model_executor.models.registry",
-    attribute="ModelRegistry.register_model",
+    attribute="_ModelRegistry.register_model",
     reason="vLLM's Flash-Next runs on CUDA and ROCm only; on the CPU it ends at pinned memory for the n-gram table.",
     replace=lambda original: original,
-    parameters=("model_arch", "model_cls"),
+    parameters=("self", "model_arch", "model_cls"),
 )
 
 UNREAD_TABLE = Seam(

@@ -63,3 +63,60 @@ def quieten_head(folder: Path) -> None:
     tensors = load_file(path)
     tensors["lm_head.weight"] /= 16
     save_file(tensors, path, metadata={"format": "pt"})
+
+
+class MtpReference:
+    """The MTP head over the target's streams, from whole texts: drafts are guessed one after the other."""
+
+    def __init__(self, reference: Reference, folder: Path) -> None:
+        from safetensors.torch import load_file
+        from transformers.models.qwen4_exp import modeling_qwen4_exp as modeling
+
+        config = type(reference.model.config)(
+            **{**reference.model.config.to_dict(), "num_hidden_layers": 1, "layer_types": ["indexed_attention"]},
+        )
+        config.ple_layer_ids, config._attn_implementation = [], "sdpa"
+        self._target = reference.model
+        self._streams, hidden = config.hc_count, config.hidden_size
+        self._parts = torch.nn.ModuleDict(
+            {
+                "fc_embedding": torch.nn.Linear(hidden, hidden, bias=False),
+                "fc_hidden": torch.nn.Linear(hidden, hidden, bias=False),
+                "pre_fc_norm_embedding": modeling.Qwen4ExpTextRMSNorm(hidden, eps=config.rms_norm_eps),
+                "pre_fc_norm_hidden": modeling.Qwen4ExpTextRMSNorm(self._streams * hidden, eps=config.rms_norm_eps),
+                "layers": torch.nn.ModuleList([modeling.Qwen4ExpTextDecoderLayer(config, 0)]),
+                "hyper_connection_mixer": modeling.Qwen4ExpTextGatedResidual(config, use_combine=False),
+            }
+        ).to(torch.bfloat16)
+        stored = load_file(folder / "model.safetensors")
+        self._parts.load_state_dict({name[4:]: value for name, value in stored.items() if name.startswith("mtp.")})
+        self._rotary = modeling.Qwen4ExpTextRotaryEmbedding(config)
+
+    @torch.no_grad()
+    def logits(self, text: list[int], drafts: list[int]) -> Tensor:
+        """Return the logits, float32 ``[len(drafts), V]``, of each draft behind ``text`` and the drafts before it."""
+        seen: list[Tensor] = []
+        layer = self._target.model.layers[-1]
+        hook = layer.register_forward_hook(lambda module, inputs, output: seen.append(output))
+        self._target(torch.tensor([text]))
+        hook.remove()
+        streams, found = seen[0][:, :-1], []
+        for count in range(len(drafts)):
+            made = self._layer([*text, *drafts[:count]], streams)
+            streams = torch.cat([streams, made[:, -1:]], dim=1)
+            found.append(self._target.lm_head(self._parts["hyper_connection_mixer"](made))[0, -1].float())
+        return torch.stack(found)
+
+    def _layer(self, text: list[int], streams: Tensor) -> Tensor:
+        """Return the layer's streams at every position, each seeing its streams and the token that follows it."""
+        parts = self._parts
+        embedded = parts["fc_embedding"](
+            parts["pre_fc_norm_embedding"](self._target.model.embed_tokens.weight[text[1:]])
+        )
+        normed = parts["pre_fc_norm_hidden"](streams).unflatten(-1, (self._streams, -1))
+        joined = (embedded[None, :, None] + parts["fc_hidden"](normed)).flatten(-2)
+        count = joined.size(1)
+        rotation = self._rotary(joined, torch.arange(count).expand(3, 1, -1))
+        causal = torch.ones(count, count, dtype=torch.bool).tril()[None, None]
+        made: Tensor = parts["layers"][0](joined, rotation, attention_mask=causal)
+        return made

@@ -29,7 +29,12 @@ VISION = {
     "depth": 2, "hidden_size": 32, "num_heads": 2, "intermediate_size": 48, "out_hidden_size": 64,
     "num_position_embeddings": 16,
 }  # fmt: skip
-FAMILIES = {"Qwen3_5": DENSE, "Qwen3_5Moe": MOE}
+STREAMS = {
+    "hc_count": 2, "hc_lowrank": 8, "ple_layer_ids": [1, 3], "ple_embed_dim": 24, "heads_per_ngram": 3,
+    "ngram_vocab_size_base": 50, "split_ngram_parts": 4, "eos_token_id": 1, "indexer_n_heads": 2, "indexer_kv_heads": 1,
+    "indexer_head_dim": 16, "indexer_budget": 8, "indexer_compress_ratio": 4,
+}  # fmt: skip
+FAMILIES = {"Qwen3_5": DENSE, "Qwen3_5Moe": MOE, "Qwen4Exp": MOE | STREAMS}
 
 
 def transformers_model(family, kind, **more):

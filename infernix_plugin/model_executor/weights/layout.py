@@ -43,13 +43,15 @@ Layout = Callable[[Config, Container[str]], Iterable[Slot]]
 
 
 def _layouts() -> dict[str, tuple[str, Layout]]:
-    from infernix_plugin.model_executor.weights import dflash, qwen3_5
+    from infernix_plugin.model_executor.weights import dflash, flash_next, qwen3_5
 
     return {
         "Qwen3_5ForCausalLM": ("qwen3.5", qwen3_5.text),
         "Qwen3_5MoeForCausalLM": ("qwen3.5-moe", qwen3_5.text),
         "Qwen3_5ForConditionalGeneration": ("qwen3.5", qwen3_5.multimodal),
         "Qwen3_5MoeForConditionalGeneration": ("qwen3.5-moe", qwen3_5.multimodal),
+        "Qwen4ExpForCausalLM": ("flash-next", flash_next.text),
+        "Qwen4ExpForConditionalGeneration": ("flash-next", flash_next.multimodal),
         "DFlashDraftModel": ("dflash", dflash.draft),
         "DFlash2DraftModel": ("dflash2", dflash.draft),
     }

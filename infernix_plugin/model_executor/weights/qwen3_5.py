@@ -25,23 +25,23 @@ def text(config: Config, names: Container[str]) -> Iterator[Slot]:
 def multimodal(config: Config, names: Container[str]) -> Iterator[Slot]:
     """Slots of a checkpoint with text and vision."""
     yield from _text(config["text_config"], names, NESTED, "language_model.model.", "language_model.")
-    yield from _vision(config["vision_config"])
+    yield from vision(config["vision_config"])
 
 
 def _text(config: Config, names: Container[str], prefix: str, into: str, head: str = "") -> Iterator[Slot]:
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
-    main = _Names(Part.TEXT, prefix, into)
+    main = Names(Part.TEXT, prefix, into)
     yield main.slot("embed_tokens.weight", (vocabulary, hidden))
     tied = bool(config.get("tie_word_embeddings", False))
     yield Slot("lm_head.weight", (vocabulary, hidden), Part.TEXT, f"{head}lm_head.weight", optional=tied)
     yield main.slot("norm.weight", (hidden,))
-    for index, kind in enumerate(_layer_types(config)):
+    for index, kind in enumerate(layer_types(config)):
         yield from _layer(main.below(f"layers.{index}."), kind, config, names)
 
     layers = config.get("mtp_num_hidden_layers") or 0
     if not layers:
         return
-    mtp = _Names(Part.MTP, "mtp.", "model.")
+    mtp = Names(Part.MTP, "mtp.", "model.")
     yield mtp.slot("fc.weight", (hidden, 2 * hidden))
     for name in ("pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "norm.weight"):
         yield mtp.slot(name, (hidden,))
@@ -52,22 +52,24 @@ def _text(config: Config, names: Container[str], prefix: str, into: str, head: s
 
 
 @dataclass(frozen=True)
-class _Names:
+class Names:
     """A place in the checkpoint (``prefix``) and the same place in vLLM's model (``into``)."""
 
     part: Part
     prefix: str
     into: str
 
-    def below(self, path: str) -> _Names:
-        return _Names(self.part, self.prefix + path, self.into + path)
+    def below(self, path: str) -> Names:
+        """Return the place ``path`` below this one."""
+        return Names(self.part, self.prefix + path, self.into + path)
 
     def slot(self, name: str, shape: Shape, stacked: str = "", shard: str = "") -> Slot:
         """A tensor; ``stacked`` is the name of the parameter that it is a piece of."""
         return Slot(self.prefix + name, shape, self.part, self.into + (stacked or name), shard)
 
 
-def _layer_types(config: Config) -> list[str]:
+def layer_types(config: Config) -> list[str]:
+    """Return the kind of every layer."""
     layers, interval = config["num_hidden_layers"], config.get("full_attention_interval", 4)
     kinds = config.get("layer_types") or [
         "linear_attention" if (index + 1) % interval else "full_attention" for index in range(layers)
@@ -77,19 +79,20 @@ def _layer_types(config: Config) -> list[str]:
     return list(kinds)
 
 
-def _layer(at: _Names, kind: str, config: Config, names: Container[str]) -> Iterator[Slot]:
+def _layer(at: Names, kind: str, config: Config, names: Container[str]) -> Iterator[Slot]:
     hidden = config["hidden_size"]
     yield at.slot("input_layernorm.weight", (hidden,))
     yield at.slot("post_attention_layernorm.weight", (hidden,))
-    yield from _attention(at, config) if kind == "full_attention" else _gated_delta_net(at, config)
+    yield from attention(at, config) if kind == "full_attention" else gated_delta_net(at, config)
     yield from (
-        _experts(at.below("mlp."), config, names)
+        experts(at.below("mlp."), config, names)
         if "num_experts" in config
         else _mlp(at.below("mlp."), hidden, config["intermediate_size"])
     )
 
 
-def _attention(at: _Names, config: Config) -> Iterator[Slot]:
+def attention(at: Names, config: Config) -> Iterator[Slot]:
+    """Slots of full attention."""
     hidden, heads, kv_heads = (config[name] for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     width = config.get("head_dim") or hidden // heads
     rows = {"q": heads * width * (2 if config.get("attn_output_gate", True) else 1)}
@@ -106,7 +109,8 @@ def _attention(at: _Names, config: Config) -> Iterator[Slot]:
     yield at.slot("k_norm.weight", (width,))
 
 
-def _gated_delta_net(at: _Names, config: Config) -> Iterator[Slot]:
+def gated_delta_net(at: Names, config: Config) -> Iterator[Slot]:
+    """Slots of linear attention."""
     hidden, heads, width = (config[name] for name in ("hidden_size", "linear_num_value_heads", "linear_value_head_dim"))
     keys, values = config["linear_num_key_heads"] * config["linear_key_head_dim"], heads * width
     at = at.below("linear_attn.")
@@ -121,13 +125,14 @@ def _gated_delta_net(at: _Names, config: Config) -> Iterator[Slot]:
     yield at.slot("out_proj.weight", (hidden, values))
 
 
-def _mlp(at: _Names, hidden: int, width: int) -> Iterator[Slot]:
+def _mlp(at: Names, hidden: int, width: int) -> Iterator[Slot]:
     yield at.slot("gate_proj.weight", (width, hidden), "gate_up_proj.weight", "gate")
     yield at.slot("up_proj.weight", (width, hidden), "gate_up_proj.weight", "up")
     yield at.slot("down_proj.weight", (hidden, width))
 
 
-def _experts(at: _Names, config: Config, names: Container[str]) -> Iterator[Slot]:
+def experts(at: Names, config: Config, names: Container[str]) -> Iterator[Slot]:
+    """Slots of a block of experts, below ``mlp``."""
     hidden, count, width = (config[name] for name in ("hidden_size", "num_experts", "moe_intermediate_size"))
     yield at.slot("gate.weight", (count, hidden))
     gate_up, down = "experts.routed_experts.w13_weight", "experts.routed_experts.w2_weight"
@@ -144,9 +149,10 @@ def _experts(at: _Names, config: Config, names: Container[str]) -> Iterator[Slot
     yield at.slot("shared_expert_gate.weight", (1, hidden))
 
 
-def _vision(config: Config) -> Iterator[Slot]:
+def vision(config: Config) -> Iterator[Slot]:
+    """Slots of the vision tower."""
     hidden, width, patch = (config[name] for name in ("hidden_size", "intermediate_size", "patch_size"))
-    at = _Names(Part.VISION, "model.visual.", "visual.")
+    at = Names(Part.VISION, "model.visual.", "visual.")
     yield from _affine(
         at, "patch_embed.proj", (hidden, config["in_channels"], config["temporal_patch_size"], patch, patch)
     )
@@ -165,6 +171,6 @@ def _vision(config: Config) -> Iterator[Slot]:
     yield from _affine(at, "merger.linear_fc2", (config["out_hidden_size"], merged))
 
 
-def _affine(at: _Names, name: str, shape: Shape) -> Iterator[Slot]:
+def _affine(at: Names, name: str, shape: Shape) -> Iterator[Slot]:
     yield at.slot(f"{name}.weight", shape)
     yield at.slot(f"{name}.bias", shape[:1])
