@@ -73,9 +73,15 @@ class MtpReference:
         from transformers.models.qwen4_exp import modeling_qwen4_exp as modeling
 
         config = type(reference.model.config)(
-            **{**reference.model.config.to_dict(), "num_hidden_layers": 1, "layer_types": ["indexed_attention"]},
+            **{
+                **reference.model.config.to_dict(),
+                "num_hidden_layers": 1,
+                "layer_types": ["indexed_attention"],
+                "ple_layer_ids": [],
+            },
         )
-        config.ple_layer_ids, config._attn_implementation = [], "sdpa"
+        config._attn_implementation = "sdpa"
+        config._experts_implementation = reference.model.config._experts_implementation
         self._target = reference.model
         self._streams, hidden = config.hc_count, config.hidden_size
         self._parts = torch.nn.ModuleDict(
