@@ -10,7 +10,8 @@ import json
 import random
 import resource
 import sys
-from time import monotonic
+from pathlib import Path
+from time import monotonic, process_time
 
 import numpy as np
 
@@ -46,6 +47,18 @@ def outcome(compiler: ConstraintCompiler, make: object) -> str:
     return compiled.engine
 
 
+def forget_peak() -> int:
+    """Let the highest memory that :func:`peak` tells be the present one, and return it."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+
+def peak() -> int:
+    """The most memory, in bytes, that was resident since :func:`forget_peak`."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
 def main(family: str, seconds: float, memory: int) -> None:
     compiler = ConstraintCompiler(domain(), max_compile_seconds=seconds)
     for warm in ('root ::= "(" root ")" | "x"', 'root ::= "x"'):
@@ -54,9 +67,11 @@ def main(family: str, seconds: float, memory: int) -> None:
         now = int(statm.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
     for name, make in FAMILIES[family].items():
-        started = monotonic()
+        before = forget_peak()
+        started, worked = monotonic(), process_time()
         result = outcome(compiler, make)
-        print(json.dumps({"name": name, "outcome": result, "seconds": monotonic() - started}), flush=True)
+        took = {"seconds": monotonic() - started, "cpu_seconds": process_time() - worked, "peak_bytes": peak() - before}
+        print(json.dumps({"name": name, "outcome": result, **took}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Each limit on both sides: what is just allowed is compiled, what is just past it is refused by the limit's name."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -83,8 +84,8 @@ def test_just_inside_and_just_past(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, side in SIDES.items() if not side.limit])
 def test_one_more_is_allowed_by_a_limit_that_is_one_higher(name: str) -> None:
     make = SIDES[name].make
-    needed = next(limit for limit in range(1, 4000) if refusal(name, limit, make(SEARCHED)) is None)
-    assert needed > 1
+    needed = bisect_left(range(4000), True, lo=1, key=lambda limit: refusal(name, limit, make(SEARCHED)) is None)
+    assert 1 < needed < 4000
     message = refusal(name, needed - 1, make(SEARCHED))
     assert message is not None
     assert name in message

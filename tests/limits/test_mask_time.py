@@ -2,7 +2,9 @@
 
 import pytest
 
+from infernix_plugin import ConstraintCompiler, OutputConstraint, TokenDomain
 from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.engines import meter
 
 
@@ -40,3 +42,13 @@ def test_quick_masks_save_no_more_than_the_excess(masks):
     masks(*[0.0] * 100, 1.25)
     with pytest.raises(ConstraintTooLarge):
         masks(*[0.0] * 100, 1.5)
+
+
+def test_a_long_text_under_an_ambiguous_grammar_is_refused():
+    domain = TokenDomain([bytes([byte]) for byte in range(256)], stop=[0])
+    ambiguous = OutputConstraint.grammar('root ::= "(" root ")" | . root . | . root | ""')
+    compiled = ConstraintCompiler(domain, options=GrammarOptions(max_excess_seconds=0.2)).compile(ambiguous)
+    assert compiled.engine == "xgrammar"
+    compiled.session(b"a" * 100)
+    with pytest.raises(ConstraintTooLarge, match="max_excess_seconds"):
+        compiled.session(b"a" * 1_000_000)

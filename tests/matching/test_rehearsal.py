@@ -89,19 +89,20 @@ def test_masks_over_the_allowance_end_this_request_and_no_other(compiler, monkey
 
     def clock() -> float:
         nonlocal now
-        now += OPTIONS.max_mask_seconds + OPTIONS.max_excess_seconds / 4
+        now += OPTIONS.max_mask_seconds + OPTIONS.max_excess_seconds / 4.5
         return now
 
     paren = compiler.domain.byte_token(ord("("))
     states = []
-    for _ in range(6):
+    for _ in range(5):
         assert slow.accept(paren)
         with monkeypatch.context() as patch:
             patch.setattr(meter, "thread_time", clock)
             states.append(slow.fill_mask(row))
-    assert states == [MaskState.READY] * 4 + [MaskState.DEAD_END] * 2
+    assert states == [MaskState.READY] * 4 + [MaskState.DEAD_END]
     assert isinstance(slow.engine_error, ConstraintTooLarge)
     assert slow.fill_mask(row) is MaskState.DEAD_END  # it stays over
+    assert not slow.accept(paren)
     assert other.accept(paren)
     assert other.fill_mask(row) is MaskState.READY
     assert other.engine_error is None
@@ -116,3 +117,21 @@ def test_forks_pay_from_the_same_allowance(compiler, monkeypatch):
         matcher.fork().fill(row)
     with pytest.raises(ConstraintTooLarge):
         matcher.fill(row)
+
+
+def test_tokens_and_written_text_are_paid_for_too(compiler, monkeypatch):
+    compiled = compiler.compile(OutputConstraint.grammar('root ::= "(" root ")" | "x"'))
+    session, paren = compiled.session(), compiler.domain.byte_token(ord("("))
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += OPTIONS.max_excess_seconds * 0.4
+        return now
+
+    monkeypatch.setattr(meter, "thread_time", clock)
+    assert [session.accept(paren) for _ in range(4)] == [True, True, True, False]
+    assert isinstance(session.engine_error, ConstraintTooLarge)
+    compiled.session(b"(((")
+    with pytest.raises(ConstraintTooLarge):
+        compiled.session(b"((((")

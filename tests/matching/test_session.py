@@ -12,6 +12,7 @@ from infernix_plugin.errors import ConstraintTooLarge, InvalidContinuation
 from infernix_plugin.grammar.ir import Grammar, Lexeme, Literal, Ref, TokenSet, alt, chars, optional, repeat, seq
 from infernix_plugin.matching import CompiledGrammar, MaskState, Session, TokenDomain
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+from infernix_plugin.matching.engines.meter import Allowance
 from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
 from tests.matching.support import (
     CONTROL,
@@ -333,7 +334,9 @@ def test_llguidance_recovers_from_its_error_state() -> None:
 @pytest.mark.parametrize("kind", [XgrammarEngine, LlguidanceEngine])
 def test_a_vocabulary_without_stop_or_control_tokens(kind: type) -> None:
     domain = TokenDomain([b"a", b"b"])
-    engine = kind(domain, cache_bytes=1 << 20) if kind is XgrammarEngine else kind(domain)
+    engine = (
+        kind(domain, cache_bytes=1 << 20, allowance=Allowance(0.1, 2.0)) if kind is XgrammarEngine else kind(domain)
+    )
     session = CompiledGrammar(domain, engine.compile(Grammar({"root": Literal("a")}))).session()
     row = np.zeros(1, dtype=np.int32)
     assert session.fill_mask(row) is READY

@@ -36,7 +36,7 @@ class Meter:
         return thread_time()
 
     def stop(self, started: float) -> None:
-        """Pay for a mask.
+        """Pay for a mask, which renews the allowance.
 
         Raises:
             ConstraintTooLarge: the allowance is used up. It stays so.
@@ -44,6 +44,19 @@ class Meter:
         if self._left >= 0:
             left = self._left + self._allowance.mean - (thread_time() - started)
             self._left = min(left, self._allowance.excess)
+        self.check()
+
+    def pay(self, started: float) -> None:
+        """Pay for other work: what an ambiguous grammar takes for a token grows with the square of what was read."""
+        if self._left >= 0:
+            self._left -= thread_time() - started
+
+    def check(self) -> None:
+        """Refuse to go on once the allowance is used up.
+
+        Raises:
+            ConstraintTooLarge: it is.
+        """
         if self._left < 0:
             raise ConstraintTooLarge(
                 "the masks of this grammar take longer than max_mask_seconds and max_excess_seconds allow, which are "

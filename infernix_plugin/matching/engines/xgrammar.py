@@ -154,11 +154,19 @@ class _Matcher:
         return np.bitwise_and(row, self._generable, row)
 
     def accept(self, token: int) -> bool:
-        return bool(self._matcher.accept_token(token))
+        self._meter.check()
+        started = self._meter.start()
+        accepted = bool(self._matcher.accept_token(token))
+        self._meter.pay(started)
+        return accepted
 
     def accept_bytes(self, prefix: bytes) -> int:
         for offset in range(len(prefix)):
-            if not self._matcher.accept_string(prefix[offset : offset + 1]):
+            self._meter.check()
+            started = self._meter.start()
+            accepted = self._matcher.accept_string(prefix[offset : offset + 1])
+            self._meter.pay(started)
+            if not accepted:
                 return offset
         return len(prefix)
 
