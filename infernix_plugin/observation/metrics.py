@@ -6,6 +6,7 @@ of them counted. So the objects are made on first use, in the process that count
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -107,7 +108,15 @@ class Metrics:
             yield
 
 
+_lock = threading.Lock()
+
+
 @cache
-def metrics() -> Metrics:
-    """Return this process's metrics, which are made now if there are none."""
+def _made() -> Metrics:
     return Metrics()
+
+
+def metrics() -> Metrics:
+    """Return this process's metrics, which are made now if there are none: once, whichever threads ask first."""
+    with _lock:
+        return _made()

@@ -45,6 +45,15 @@ def _refuse_inexact(config: Any) -> None:
     raise SettingsRefused(f"infernix-plugin: {problem}. INFERNIX_DISABLE=1 runs without the plugin.")
 
 
+def _refuse_rust_frontend() -> None:
+    """Refuse vLLM's front end in Rust: no plugin runs in it, so nobody would judge requests or take records out."""
+    from vllm import envs
+
+    if envs.VLLM_USE_RUST_FRONTEND:
+        problem = "VLLM_USE_RUST_FRONTEND is set, and that front end runs no plugins: requests would not be judged"
+        raise SettingsRefused(f"infernix-plugin: {problem}. INFERNIX_DISABLE=1 runs without the plugin.")
+
+
 def _refuse_cpu_kernels(config: Any) -> None:
     """Refuse what vLLM's CPU kernels would refuse when the first prompt runs."""
     if config.model_config is None or not _on_cpu():
@@ -71,6 +80,7 @@ def _replace(original: Any) -> Any:
             own = settings.configure(self.additional_config)
         except SettingsError as error:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
+        _refuse_rust_frontend()
         self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)

@@ -3,6 +3,9 @@
 import json
 import logging
 import re
+import threading
+import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from infernix_plugin import errors, settings
 from infernix_plugin.errors import for_log
 from infernix_plugin.matching.cache import CacheStats
 from infernix_plugin.matching.cache import Outcome as CacheOutcome
+from infernix_plugin.observation import metrics as metrics_module
 from infernix_plugin.observation import settle as settling
 from infernix_plugin.observation.metrics import LABELS, SECONDS, metrics
 from infernix_plugin.observation.outcome import Outcome, kind_label, outcome_of
@@ -202,3 +206,31 @@ def test_the_dashboard_and_the_page_show_every_metric():
 def test_buckets_reach_the_default_compile_limit():
     assert SECONDS[-1] >= settings.Settings().max_compile_seconds
     assert list(SECONDS) == sorted(set(SECONDS))
+
+
+def test_threads_that_ask_first_at_once_get_the_same(monkeypatch):
+    """A second registration of a name is an error of prometheus_client's."""
+    made, barrier = [], threading.Barrier(8)
+
+    class Slow:
+        def __init__(self):
+            time.sleep(0.05)
+            made.append(self)
+
+    monkeypatch.setattr(metrics_module, "_made", cache(Slow))
+    found = []
+
+    def ask():
+        barrier.wait()
+        found.append(metrics())
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        monkeypatch.undo()
+    assert len(made) == 1
+    assert set(map(id, found)) == {id(made[0])}
