@@ -60,6 +60,11 @@ REGEXES = {
     "many counted alternatives": regex("|".join(f"[ab]{{{i}}}c" for i in range(2000))),
     "wide classes": regex("".join(f"[\\u{0x100 + i:04x}-\\u{0x9000 + i:04x}]?" for i in range(2000))),
     "lookarounds": regex("(?=a)" * 10_000),
+    "doubled plusses": regex("(a+)+" * 500 + "$"),
+    "stars of options": regex("(" * 200 + "a?" + ")*" * 200),
+    "a NUL": regex("a\0b"),
+    "a lone surrogate": regex("a\ud800"),
+    "an escaped surrogate": regex("\\ud800"),
     "a long lookahead": regex("^(?!" + "(a|b)*a(a|b){60}" + ").*$"),
 }
 GRAMMARS = {
@@ -83,6 +88,10 @@ GRAMMARS = {
     "counted references": nested('("[" root "]"){1,100000}'),
     "deep groups": nested("(" * 100_000 + '"a"' + ")" * 100_000),
     "stacked stars": nested("(" * 200 + "[a-z]" + "*)*" * 200),
+    "hidden left recursion": nested("r0\n" + rules(500, lambda i: f'r{i + 1}? r{(i + 250) % 500} "x" | "{i}"', '""')),
+    "no end": grammar('root ::= "a" root | "b" root'),
+    "tokens that cannot be": grammar("root ::= Token(300) root | ExcludeToken(300) Token(301) root"),
+    "exponential nesting of nothing": nested("r0\n" + rules(40, lambda i: f"(r{i + 1} | r{i + 1} r{i + 1})?", '"x"?')),
     "only dead ends": grammar('root ::= "a" root | b\nb ::= "c" b'),
     "token terminals": nested(" | ".join(f"ExcludeToken({i}) Token({i + 1})" for i in range(300, 800))),
     "a NUL": grammar('root ::= "\0" | \0'),
@@ -152,12 +161,32 @@ SCHEMAS = {
     "a large number": schema('{"minimum": 1e9999999999}'),
     "a long number": schema('{"const": ' + "9" * 500_000 + "}"),
     "equal keys": schema("{" + ",".join(['"a":1'] * 100_000) + "}"),
+    "a cycle through all kinds": schema(
+        {
+            "allOf": [{"$ref": "#/$defs/a"}],
+            "$defs": {
+                "a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "null"}], "not": {"$ref": "#/$defs/c"}},
+                "b": {"properties": {"x": {"$ref": "#"}}, "items": {"$ref": "#/$defs/a"}},
+                "c": {"if": {"$ref": "#/$defs/b"}, "then": {"$ref": "#/$defs/a"}, "else": False},
+            },
+        }
+    ),
+    "a reference to itself": schema({"$ref": "#"}),
+    "references that leave the document": schema({"$ref": "http://127.0.0.1:1/schema.json"}),
+    "deep alternatives": schema('{"anyOf":[' * 10_000 + "{}" + "]}" * 10_000),
+    "a pattern of nested counts": schema(
+        {"pattern": "^((((a{1,30}b){1,30}c){1,30}d){1,30}e){1,30}$", "maxLength": 999}
+    ),
+    "a surrogate as a name": schema('{"properties": {"\\ud800": {}}, "required": ["\\ud800"]}'),
     "an escaped surrogate": schema('{"const": "\\ud800"}'),
     "an escaped NUL": schema('{"const": "\\u0000"}'),
     "text that is not JSON": schema("\x00\ud800{"),
 }
 CHOICES: dict[str, Make] = {
     "too many": lambda: OutputConstraint.choice([str(i) for i in range(100_001)]),
+    "a million": lambda: OutputConstraint.choice([str(i) for i in range(1_000_000)]),
+    "not strings": lambda: OutputConstraint.choice([None, 1]),  # type: ignore[list-item]
+    "nothing and a NUL": lambda: OutputConstraint.choice(["", "\0", "\0\0"]),
     "fifty thousand": lambda: OutputConstraint.choice([str(i * 7919 % 1_000_003) for i in range(50_000)]),
     "prefixes": lambda: OutputConstraint.choice(["a" * i for i in range(2000)]),
     "one of a megabyte": lambda: OutputConstraint.choice(["ab" * 500_000]),
