@@ -238,10 +238,13 @@ def followed(session: Session) -> bool:
     return matcher._place.state is not LOST
 
 
-def test_a_grammar_that_is_used_once_is_not_followed() -> None:
+def test_every_session_is_followed_but_not_the_first_mask() -> None:
     made = ConstraintCompiler(DOMAIN).compile(OutputConstraint.json_schema('{"type": "array"}'))
-    assert not followed(made.session())
+    assert isinstance(made._grammar, RememberedGrammar)
+    assert made._grammar.machine.bytes == 0
     assert followed(made.session())
+    assert followed(made.session())
+    assert made._grammar.machine.bytes > 0
 
 
 def test_requests_that_come_together_are_all_followed() -> None:

@@ -1,13 +1,14 @@
 """Whether it pays to follow the texts of a grammar.
 
-To follow a text costs time, which is lost if nothing comes back to the same place. So a grammar that is used once is
-not followed, and any other may cost no more than it has saved, but for an allowance. Amounts are about microseconds.
+To follow a text costs time, which is lost if nothing comes back to the same place. But most texts do so themselves:
+a string is in the same place after every token of its own, an array after every item. So all are followed, and a
+grammar may cost no more than it has saved, but for an allowance. Amounts are about microseconds.
 """
 
 from __future__ import annotations
 
-FEW = 2
-"""So many matchers of a grammar are never followed: one finds the first mask, another is of the only use so far."""
+FEW = 1
+"""So many matchers of a grammar are never followed: the one that finds the first mask."""
 ALLOWANCE = 4000
 """What a grammar may cost before it has saved anything."""
 MOST = 1 << 14
