@@ -94,6 +94,7 @@ configuration = SimpleNamespace(
 )
 torch.set_num_threads(1)
 assert torch.get_num_threads() == 1  # also tells OpenMP so, as the first operation of a model does
+torch.set_num_threads = None  # as in vLLM's worker, which puts a function there that does nothing
 drafter = ngram_proposer.NgramProposer(configuration)
 compiled = [len(ngram_proposer.batch_propose_numba.signatures)]
 texts = np.tile(np.array([[5, 6, 7, 5, 6] + [0] * 11], dtype=np.int32), (4, 1))

@@ -36,7 +36,7 @@ def _start(drafter: Any) -> None:
     threads = torch.get_num_threads()
     text = np.zeros((1, drafter.max_model_len), dtype=np.int32)
     drafter.propose(drafter.k, [[0]], np.ones(1, dtype=np.int32), text)
-    torch.set_num_threads(threads)
+    torch._C.set_num_threads(threads)  # vLLM's worker has put a function that does nothing over the public name
 
 
 SEAM = Seam(
