@@ -1,6 +1,7 @@
 """What every test run needs: import repairs, hypothesis profiles, the tiny checkpoint, and a real server on it."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,25 @@ install_import_repairs()  # vLLM asks the plugin for this; a test that imports t
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+MATRIX = "tests/server/test_matrix.py::test_matrix["
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print how large the matrix of protocols is, and how much of it is green."""
+    stats = terminalreporter.stats
+    names = {
+        outcome: {report.nodeid for report in stats.get(outcome, ()) if report.nodeid.startswith(MATRIX)}
+        for outcome in ("passed", "failed", "error")
+    }
+    size = len(set.union(*names.values()))
+    if size:
+        shares = Counter(name.removeprefix(MATRIX).split("-")[0] for name in names["passed"])
+        green = ", ".join(f"{protocol} {count}" for protocol, count in sorted(shares.items()))
+        terminalreporter.write_line(
+            f"matrix protocol x stream x thinking x constraint or choice: {shares.total()} of {size} green ({green})"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
 
 from vllm.exceptions import GracefulHTTPError, VLLMError, VLLMUnprocessableEntityError, VLLMValidationError
@@ -17,7 +16,8 @@ from infernix_plugin.errors import (
 )
 from infernix_plugin.observation.metrics import metrics
 
-_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$-]*")
+_DIRECTORIES = frozenset({"home", "usr", "opt", "var", "tmp", "root", "lib", "mnt", "srv"})
+"""With one of these, vLLM thinks, a path of the server begins."""
 
 
 class ConstraintRefused(VLLMValidationError):  # type: ignore[misc]
@@ -68,12 +68,13 @@ def _message(error: ConstraintError) -> str:
 
 
 def _place(location: str) -> str:
-    """Write a JSON Pointer with dots: vLLM rewrites whatever looks like a file path in a message."""
-    if not location.startswith("#"):
-        return location
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in location[1:].split("/")[1:]]
-    return "$" + "".join(f".{step}" if _IDENTIFIER.fullmatch(step) else f"[{_index(step)}]" for step in steps)
+    """A location whose JSON Pointer, as a URI fragment (RFC 6901, section 6), has nothing that looks like a file path:
+    vLLM cuts file paths out of messages.
+    """
+    before, mark, pointer = location.partition("#")
+    return before + mark + "/".join(map(_encoded, pointer.split("/"))) if mark else location
 
 
-def _index(step: str) -> str:
-    return step if step.isdigit() else repr(step)
+def _encoded(step: str) -> str:
+    step = step.replace("%", "%25").replace(".", "%2E")
+    return f"%{ord(step[0]):X}{step[1:]}" if step in _DIRECTORIES else step

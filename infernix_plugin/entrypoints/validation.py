@@ -27,11 +27,13 @@ from infernix_plugin.entrypoints.options import (
     keep_penalties_of_the_model_out,
 )
 from infernix_plugin.entrypoints.origin import Origin, origin_of
+from infernix_plugin.entrypoints.raw import is_raw, over_all_text
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.entrypoints.tools.allowed import allowed_names
 from infernix_plugin.entrypoints.tools.joining import join_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
+from infernix_plugin.entrypoints.tools.request import has_grammar
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema, for_log
 from infernix_plugin.matching.cache import Outcome
 from infernix_plugin.observation.metrics import metrics
@@ -44,6 +46,7 @@ logger = logging.getLogger(__name__)
 
 _REMEMBERED = 4096
 _ALLOWED_ELSEWHERE = "tool_choice of the type allowed_tools is only enforced for models with Qwen's form of calls."
+_CUSTOM_ELSEWHERE = "The grammar of a custom tool is only enforced for models with Qwen's form of calls."
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="infernix-validation")
 _accepted: OrderedDict[tuple[RequestCompiler, Asked], None] = OrderedDict()
@@ -101,6 +104,9 @@ async def make_ready(renderer: Any, request: Any) -> None:
     if renderer.parser is not OutputParser:
         if allowed_names(request) is not None:
             raise refusal(ConflictingConstraints(_ALLOWED_ELSEWHERE, location="tool_choice"), "")
+        for index, tool in enumerate(getattr(request, "tools", None) or ()):
+            if has_grammar(tool):
+                raise refusal(ConflictingConstraints(_CUSTOM_ELSEWHERE, location=f"tools[{index}].format"), "")
         return
     lay_out_reasoning(request)
     own = settings.current()
@@ -172,7 +178,9 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
         with _accepted_lock:
             if (compiler, asked) in _accepted:
                 return
-    if prompts and is_continuation(options):
+    if is_raw(options):
+        asked = over_all_text(options, asked)
+    elif prompts and is_continuation(options):
         asked = continued(options, asked, prompts[0], compiler.domain)
     with metrics().judging():
         for prompt in prompts or [[]]:
@@ -208,7 +216,8 @@ def _extract(request: Any, field: str) -> Any:
     if field == "response_format" and request.response_format and request.response_format.type == "json_schema":
         holder = request.response_format.json_schema
         if holder is None or holder.json_schema is None:
-            raise InvalidSchema("The schema is missing.", location="response_format.json_schema.schema")
+            place = "output_config.format" if origin_of(request) is Origin.MESSAGES else "response_format.json_schema"
+            raise InvalidSchema("The schema is missing.", location=f"{place}.schema")
     return request.extract_structured_outputs()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infernix_plugin.seams import (
-    anthropic_continuation,
+    anthropic_messages,
     chat_tool_choice,
     checkpoint_check,
     draft_marks,
@@ -17,6 +17,8 @@ from infernix_plugin.seams import (
     reasoning_config,
     rejection_sampler,
     request_output,
+    responses_custom_tools,
+    responses_cut_call,
     responses_stream,
     sampling_params,
     scheduler_output,
@@ -31,7 +33,6 @@ from infernix_plugin.seams.cpu_faults import (
     gdn_conv_state,
     gdn_lone_token,
     install_import_repairs,
-    ngram_start,
 )
 from infernix_plugin.seams.seam import Seam
 
@@ -46,7 +47,8 @@ ALL: tuple[Seam, ...] = (
     online_renderer.PROMPT,
     output_parser.GET_PARSER,
     output_parser.CHAT,
-    anthropic_continuation.SEAM,
+    anthropic_messages.REQUEST,
+    anthropic_messages.CONVERSION,
     chat_tool_choice.SEAM,
     engine_core_manager.SEAM,
     worker_presence.SEAM,
@@ -57,6 +59,8 @@ ALL: tuple[Seam, ...] = (
     request_output.PROCESS_OUTPUTS,
     request_output.MAKE_REQUEST_OUTPUT,
     request_output.NEW_COMPLETION_OUTPUT,
+    responses_custom_tools.SEAM,
+    responses_cut_call.SEAM,
     responses_stream.SEAM,
     terminal_observation.MERGE,
     terminal_observation.CHAT,
@@ -75,7 +79,6 @@ ALL: tuple[Seam, ...] = (
     rejection_sampler.DRAFT_PROBS,
     second_runner.APPLY,
     second_runner.SAMPLE,
-    second_runner.OPTIONS,
     second_runner.GET_OUTPUT,
     speculative_options.VALIDATION,
     speculative_options.PROCESSORS_OF_RUNNER,
@@ -88,7 +91,6 @@ ALL: tuple[Seam, ...] = (
     gdn_conv_state.SEAM,
     gdn_lone_token.SEAM,
     align_state_copy.SEAM,
-    ngram_start.SEAM,
     checkpoint_check.SEAM,
     flash_next.REGISTRATION,
     flash_next.UNREAD_TABLE,

@@ -9,7 +9,7 @@ from typing import Any
 from infernix_plugin.errors import InvalidContinuation, excerpt
 from infernix_plugin.framing.branch import BranchObserver
 from infernix_plugin.framing.continuation import as_tokens
-from infernix_plugin.framing.phases import Framing, prompt_framing, read_by_parser
+from infernix_plugin.framing.phases import CONTENT, Framing, prompt_framing, read_by_parser
 from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import ConstraintCompiler, Session, TokenDomain
@@ -96,7 +96,7 @@ class RequestCompiler:
             ConstraintError: the constraint cannot be enforced.
         """
         compiler = self.compiler
-        framing = self._framing(prompt_token_ids, delegated=delegated)
+        framing = self.framing(asked, prompt_token_ids, delegated=delegated)
         if isinstance(asked, StructuralTag):
             return compiler.prepare_structural_tag(asked.after(framing).text)
         match asked:
@@ -111,13 +111,16 @@ class RequestCompiler:
         if isinstance(asked, StructuralTag):
             return None
         return BranchObserver(
-            self._framing(prompt_token_ids, delegated=delegated),
+            self.framing(asked, prompt_token_ids, delegated=delegated),
             self.domain,
             calls=isinstance(asked, FramedOutput) and asked.has_calls,
             prefix=written_before(asked),
         )
 
-    def _framing(self, prompt_token_ids: list[int], *, delegated: bool) -> Framing:
+    def framing(self, asked: Asked, prompt_token_ids: list[int], *, delegated: bool = False) -> Framing:
+        """Return the phases that an output goes through; see :meth:`prepare`."""
+        if isinstance(asked, FramedOutput | StructuralTag) and asked.raw:
+            return CONTENT
         framing = prompt_framing(prompt_token_ids, self.domain)
         return read_by_parser(framing, self.domain) if delegated else framing
 

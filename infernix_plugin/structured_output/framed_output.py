@@ -1,4 +1,4 @@
-"""What vLLM's own fields cannot say of an output: tools beside the content, and text that is already written.
+"""What vLLM's own fields cannot say of an output: tools beside the content, text that is already written, no framing.
 
 vLLM carries it as one JSON text in the field for structural tags, under a type of our own.
 """
@@ -19,17 +19,19 @@ TOOLS = "tools"
 
 @dataclass(frozen=True, slots=True)
 class FramedOutput:
-    """An output with at least one of the two.
+    """An output with at least one of the three.
 
     Attributes:
         contract: of the tools; ``None`` without tools.
         content: what an answer that is no call has to be; ``None`` for free text.
         prefix: content that the prompt ends with, and that counts as written.
+        raw: whether all new text is content, whatever the prompt ends with.
     """
 
     contract: ToolContract | None
     content: OutputConstraint | None = None
     prefix: str = ""
+    raw: bool = False
 
     @property
     def has_calls(self) -> bool:
@@ -43,8 +45,9 @@ class FramedOutput:
             {
                 "type": TYPE,
                 "contract": None if contract is None else _written(contract),
-                "content": None if content is None else [content.kind, content.source, content.choices],
+                "content": _constraint(content),
                 "prefix": self.prefix,
+                "raw": self.raw,
             },
             ensure_ascii=False,
         )
@@ -59,14 +62,15 @@ def read(document: dict[str, Any]) -> FramedOutput:
     contract, content = document["contract"], document["content"]
     return FramedOutput(
         None if contract is None else _contract(contract),
-        None if content is None else OutputConstraint(ConstraintKind(content[0]), content[1], tuple(content[2])),
+        _read_constraint(content),
         document["prefix"],
+        document["raw"],
     )
 
 
 def _written(contract: ToolContract) -> dict[str, Any]:
     return {
-        "tools": [[tool.name, tool.parameters, tool.strict] for tool in contract.tools],
+        "tools": [[tool.name, tool.parameters, tool.strict, _constraint(tool.text)] for tool in contract.tools],
         "choice": contract.choice,
         "allowed": None if contract.allowed is None else sorted(contract.allowed),
         "parallel": contract.parallel,
@@ -76,9 +80,17 @@ def _written(contract: ToolContract) -> dict[str, Any]:
 
 def _contract(written: dict[str, Any]) -> ToolContract:
     return ToolContract(
-        tuple(Tool(*fields) for fields in written["tools"]),
+        tuple(Tool(name, schema, strict, _read_constraint(text)) for name, schema, strict, text in written["tools"]),
         CallChoice(written["choice"]),
         None if written["allowed"] is None else frozenset(written["allowed"]),
         written["parallel"],
         written["basic"],
     )
+
+
+def _constraint(constraint: OutputConstraint | None) -> list[Any] | None:
+    return None if constraint is None else [constraint.kind, constraint.source, constraint.choices]
+
+
+def _read_constraint(written: list[Any] | None) -> OutputConstraint | None:
+    return None if written is None else OutputConstraint(ConstraintKind(written[0]), written[1], tuple(written[2]))

@@ -12,7 +12,6 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, for_log
-from infernix_plugin.framing.phases import prompt_framing
 from infernix_plugin.framing.thinking_budget import ThinkingBudget, budget_of
 from infernix_plugin.matching.cache import CacheStats
 from infernix_plugin.matching.domain import bitset
@@ -25,7 +24,7 @@ from infernix_plugin.structured_output.compilers import RequestCompiler, compile
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
 from infernix_plugin.structured_output.failures import StepFailures
 from infernix_plugin.structured_output.record import EngineFigures, Record, blank_record
-from infernix_plugin.structured_output.translation import asked_of, is_delegated, kind_of, observed_kind
+from infernix_plugin.structured_output.translation import Asked, asked_of, is_delegated, kind_of, observed_kind
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +190,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 session=compiler.session(asked, prepared),
                 allowed=self._allowed(compiler, request.sampling_params.all_stop_token_ids),
                 drafter=self._drafter(compiler, written_before(asked)) if self._grammar_drafts else None,
-                budget=self._budget(compiler, request.prompt_token_ids, thinking_tokens),
+                budget=self._budget(compiler, asked, request.prompt_token_ids, thinking_tokens),
                 branch=compiler.branch(asked, request.prompt_token_ids, delegated=delegated),
             )
         except ConstraintError as error:
@@ -206,10 +205,12 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             self._grammar_drafter = GrammarDrafter(compiler.domain, self.tokenizer)
         return RequestDrafter(self._grammar_drafter, before.encode())
 
-    def _budget(self, compiler: RequestCompiler, prompt: list[int], tokens: int | None) -> ThinkingBudget | None:
+    def _budget(
+        self, compiler: RequestCompiler, asked: Asked, prompt: list[int], tokens: int | None
+    ) -> ThinkingBudget | None:
         reasoning = self.vllm_config.reasoning_config
         closing = (reasoning.reasoning_end_token_ids or ()) if reasoning is not None else ()
-        return budget_of(tokens, prompt, prompt_framing(prompt, compiler.domain), compiler.domain, closing)
+        return budget_of(tokens, prompt, compiler.framing(asked, prompt), compiler.domain, closing)
 
     def _request_compiler(self) -> RequestCompiler:
         if self._compiler is None:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.framing.phases import SEPARATOR, Framing
 
 TYPE = "structural_tag"
+_RAW = "infernix_raw"
 
 
 @dataclass(frozen=True, slots=True)
 class StructuralTag:
-    """A structural tag as JSON text in xgrammar's present form."""
+    """A structural tag as JSON text in xgrammar's present form.
+
+    ``raw``: whether all new text is content, whatever the prompt ends with.
+    """
 
     text: str
+    raw: bool = False
+
+    def carried(self) -> str:
+        """Return the JSON text that :func:`from_json` reads."""
+        return json.dumps({**json.loads(self.text), _RAW: self.raw}, ensure_ascii=False)
 
     def after(self, framing: Framing) -> StructuralTag:
         """Return the tag for an output that may have to end its reasoning first."""
@@ -39,7 +48,7 @@ def from_json(text: str) -> StructuralTag:
     """
     try:
         tag = json.loads(text)
-        return _tag(tag["format"] if "format" in tag else _triggered(tag))
+        return replace(_tag(tag["format"] if "format" in tag else _triggered(tag)), raw=tag.get(_RAW) is True)
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidGrammar("The structural tag is not a JSON object with a format.") from error
 

@@ -33,6 +33,17 @@ def test_the_tiny_demo_is_right_and_leaves_nothing_running(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Everything was right." in done.stdout
-    for shown in ("json_schema", "json_object", "choice", "regex", "grammar", "HTTP 400", "offline", "stream"):
+    for shown in (
+        "json_schema",
+        "json_object",
+        "choice",
+        "regex",
+        "grammar",
+        "tools",
+        "get_weather: {",
+        "HTTP 400",
+        "offline",
+        "stream",
+    ):
         assert shown in done.stdout
     assert processes_that_mention(str(tmp_path)) == []

@@ -94,3 +94,15 @@ def test_an_answer_that_was_cut_is_only_right_where_the_language_has_no_end():
     assert by_kind["json_object"].complaint('{"a": "b', "length") is None
     assert by_kind["json_object"].complaint('{"a": "b', "stop") is not None
     assert by_kind["json_object"].complaint('{"a": "b"}', "error") is not None
+
+
+def test_a_call():
+    (job,) = demo.call_jobs()
+    right = 'get_weather: {"city": "Oslo", "days": 3}'
+    assert job.complaint(right, "tool_calls") is None
+    assert job.complaint(right, "stop") is not None
+    assert job.complaint(right, "length") is not None
+    wrong = ["", "get_weather", '{"city": "Oslo", "days": 3}', 'get_wind: {"city": "Oslo", "days": 3}', right + right]
+    wrong += ['get_weather: {"city": "Oslo"}', 'get_weather: {"city": "Oslo", "days": 9}']
+    for text in wrong:
+        assert job.complaint(text, "tool_calls") is not None

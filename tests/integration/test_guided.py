@@ -63,3 +63,27 @@ def test_penalties_that_the_caller_sets_stay():
     asked = SimpleNamespace(presence_penalty=None, frequency_penalty=0.5, repetition_penalty=None)
     keep_penalties_of_the_model_out(asked)
     assert (asked.presence_penalty, asked.frequency_penalty, asked.repetition_penalty) == (0.0, 0.5, 1.0)
+
+
+def test_penalties_of_the_generation_config_do_not_reach_constrained_content():
+    """What vLLM makes of a request, with a generation config that names penalties."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    from infernix_plugin.entrypoints.validation import refuse_conflicts
+
+    config = {"presence_penalty": 1.5, "frequency_penalty": 0.2, "repetition_penalty": 1.1}
+    neutral = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
+
+    def penalties(**fields):
+        asked = ChatCompletionRequest.model_validate(
+            {"model": "m", "messages": [{"role": "user", "content": "q"}], **fields}
+        )
+        refuse_conflicts(asked)
+        params = asked.to_sampling_params(10, config)
+        return {name: getattr(params, name) for name in config}
+
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "null"}}}
+    for constraint in ({"response_format": schema}, {"structured_outputs": {"regex": "a"}}, {"guided_choice": ["a"]}):
+        assert penalties(**constraint) == neutral
+        assert penalties(**constraint, presence_penalty=0.7) == {**neutral, "presence_penalty": 0.7}
+    assert penalties() == config

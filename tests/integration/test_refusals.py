@@ -3,6 +3,7 @@
 import json
 import pickle
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
 from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
@@ -18,14 +19,24 @@ from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import asked_of
 
 
-def test_a_pointer_survives_as_param_and_reads_with_dots():
-    error = errors.UnsupportedSchema("No such keyword.", location="#/properties/a.b~1c/items/0/foo", hint="Drop it.")
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        ("#/properties/a/items/0/foo", "#/properties/a/items/0/foo"),
+        ("#/properties/a.b~1c/items/0/foo", "#/properties/a%2Eb~1c/items/0/foo"),
+        ("#/properties/lib/x.py", "#/properties/%6Cib/x%2Epy"),
+        ("tools[0].function.parameters#/properties/tmp/50%", "tools[0].function.parameters#/properties/%74mp/50%25"),
+        ("#", "#"),
+        ("offset 3", "offset 3"),
+    ],
+)
+def test_a_place_is_one_json_pointer_in_the_param_and_in_the_message(location, said):
+    error = errors.UnsupportedSchema("No such keyword.", location=location, hint="Drop it.")
     response = create_error_response(refusal(error, "response_format")).error
     assert response.code == 400
-    assert response.param == "#/properties/a.b~1c/items/0/foo"
-    assert response.message == (
-        "response_format: No such keyword. (at $.properties['a.b/c'].items[0].foo) Hint: Drop it."
-    )
+    assert response.param == location
+    assert response.message == f"response_format: No such keyword. (at {said}) Hint: Drop it."
+    assert unquote(said) == location
 
 
 def test_without_a_location_the_field_is_the_param():

@@ -106,7 +106,7 @@ class Sources:
         return home, found
 
     def _of_class(self, module: str, owner: ast.ClassDef) -> tuple[str, ...]:
-        if _decorated(owner, "dataclass"):
+        if _decorated(owner, "dataclass") or any(ast.unparse(base) == "BaseModel" for base in owner.bases):
             return tuple(_fields(owner))
         _, constructor = self._member(module, owner, "__init__")
         assert isinstance(constructor, Function)

@@ -6,7 +6,9 @@ The ids are those of the project's log of public threads; the inputs are minimal
 from __future__ import annotations
 
 import json
+import re
 
+import openai
 import pytest
 
 from infernix_plugin.framing.tools.contract import ToolContract
@@ -27,6 +29,11 @@ ANSWER = {
     "additionalProperties": False,
 }
 ONE_CALL = {"parallel_tool_calls": False, "max_output_tokens": 200, **THINK_OFF}
+
+
+@pytest.fixture(scope="module")
+def client(tiny_server):
+    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=120)
 
 
 def test_e1_a_streamed_call_of_responses_is_no_text(api):
@@ -113,11 +120,67 @@ def test_e7_a_tool_result_of_text_parts_is_the_text(api):
     assert prompt([{"type": "text", "text": "{}"}]) == prompt("{}")
 
 
-def test_e8_a_custom_tool_with_a_grammar_is_refused_and_says_so(api):
-    form = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
-    status, error = api.status("/v1/responses", input="q", tools=[{"type": "custom", "name": "p", "format": form}])
-    assert (status, error["error"]["param"]) == (400, "tools")
-    assert "grammar" in error["error"]["message"]
+PATCH = """\
+start: begin hunk+ end
+begin: "*** Begin" LF
+end: "*** End" LF?
+hunk: "@@ " /[a-z]{1,4}/ LF line~1..2
+line: ("+" | "-" | " ") /[^\\n]{0,5}/ LF
+LF: /\\n/
+"""
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("syntax", "definition", "pattern"),
+    [
+        ("lark", 'start: /a+/ "!"', "a+!"),
+        ("regex", "(add|sub) [0-9]{1,3}", "(add|sub) [0-9]{1,3}"),
+        ("lark", PATCH, r"\*\*\* Begin\n(@@ [a-z]{1,4}\n([-+ ][^\n]{0,5}\n){1,2})+\*\*\* End\n?"),
+    ],
+    ids=["lark", "regex", "patch"],
+)
+def test_e8_the_input_of_a_custom_tool_follows_its_grammar(client, stream, syntax, definition, pattern):
+    tool = {"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": syntax, "definition": definition}}
+    for seed in range(8):
+        answer = client.responses.create(
+            model="tiny",
+            input="q",
+            tools=[tool],
+            tool_choice="required",
+            parallel_tool_calls=False,
+            max_output_tokens=300,
+            stream=stream,
+            temperature=1.2,
+            extra_body={"seed": seed, **THINK_OFF},
+        )
+        if stream:
+            events = list(answer)
+            answer = events[-1].response
+            deltas = "".join(event.delta for event in events if event.type == "response.custom_tool_call_input.delta")
+        if answer.status == "completed":
+            break
+    (called,) = answer.output
+    assert (called.type, called.name) == ("custom_tool_call", "p")
+    assert re.fullmatch(pattern, called.input)
+    assert not stream or deltas == called.input
+
+
+@pytest.mark.parametrize(
+    ("syntax", "definition", "place"),
+    [
+        ("lark", "start: missing", "tools[1].format.definition 1:8"),
+        ("lark", 'start: "a" start | "b"', "tools[1].format.definition"),
+        ("lark", "no grammar", "tools[1].format.definition"),
+        ("regex", "a(", "tools[1].format.definition offset 1"),
+    ],
+    ids=["undefined", "recursive", "not lark", "regex"],
+)
+def test_e8_a_grammar_that_cannot_hold_is_refused_with_its_place(client, syntax, definition, place):
+    tool = {"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": syntax, "definition": definition}}
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model="tiny", input="q", tools=[FUNCTION, tool])
+    assert refused.value.param == place
 
 
 @pytest.mark.parametrize(

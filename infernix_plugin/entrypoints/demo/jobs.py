@@ -24,6 +24,16 @@ PERSON_SCHEMA: dict[str, Any] = {
     "required": ["name", "age", "city", "languages"],
     "additionalProperties": False,
 }
+WEATHER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "minLength": 1, "maxLength": 24},
+        "days": {"type": "integer", "minimum": 1, "maximum": 7},
+        "unit": {"enum": ["celsius", "fahrenheit"]},
+    },
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
 MISTAKEN_SCHEMA: dict[str, Any] = {"type": "object", "properties": {"age": {"type": "integer", "minimun": 0}}}
 MISTAKE_LOCATION = "#/properties/age/minimun"
 MOODS = ["positive", "negative", "neutral"]
@@ -46,9 +56,12 @@ Check = Callable[[str], str | None]
 """Returns ``None`` for a valid output, else what is wrong with it."""
 
 
+TOOLS = "tools"
+
+
 @dataclass(frozen=True)
 class Job:
-    """One request. ``kind`` is a field of vLLM's structured outputs, or ``None`` for a free answer."""
+    """One request. ``kind`` is a field of vLLM's structured outputs, :data:`TOOLS`, or ``None`` for a free answer."""
 
     title: str
     prompt: str
@@ -81,11 +94,13 @@ class Job:
                 return {"response_format": {"type": "json_schema", "json_schema": form}}
             case "json_object":
                 return {"response_format": {"type": "json_object"}}
+            case "tools":
+                return {"tools": self.constraint, "tool_choice": "required", "parallel_tool_calls": False}
         return {"extra_body": {"structured_outputs": {self.kind: self.constraint}}}
 
     def complaint(self, text: str, finish_reason: str | None) -> str | None:
         """Return what is wrong with an answer, or ``None``."""
-        if finish_reason == "stop":
+        if finish_reason == ("tool_calls" if self.kind == TOOLS else "stop"):
             return self.check(text)
         if finish_reason == "length" and self.check_cut is not None:
             return self.check_cut(text)
@@ -131,15 +146,42 @@ def jobs() -> list[Job]:
     ]
 
 
+def call_jobs() -> list[Job]:
+    """A strict tool that has to be called, for models with Qwen's form of calls; ``check`` gets the calls as lines."""
+    tool = {"name": "get_weather", "parameters": WEATHER_SCHEMA, "strict": True}
+    return [
+        Job(
+            "call a tool",
+            "What will the weather be in Lisbon on the next three days?",
+            TOOLS,
+            [{"type": "function", "function": tool}],
+            check_call,
+            streams=(False, True),
+        )
+    ]
+
+
 def check_person(text: str) -> str | None:
     """JSON that the ``jsonschema`` package accepts under ``PERSON_SCHEMA``."""
+    return _check_json(text, PERSON_SCHEMA)
+
+
+def check_call(text: str) -> str | None:
+    """One line with the name, a colon and arguments that ``jsonschema`` accepts under ``WEATHER_SCHEMA``."""
+    name, colon, arguments = text.partition(": ")
+    if name != "get_weather" or not colon:
+        return "not one call of get_weather"
+    return _check_json(arguments, WEATHER_SCHEMA)
+
+
+def _check_json(text: str, schema: dict[str, Any]) -> str | None:
     from jsonschema import Draft202012Validator
 
     try:
         value = json.loads(text)
     except ValueError as error:
         return f"not JSON: {error}"
-    problem = next(iter(Draft202012Validator(PERSON_SCHEMA).iter_errors(value)), None)
+    problem = next(iter(Draft202012Validator(schema).iter_errors(value)), None)
     return None if problem is None else problem.message
 
 

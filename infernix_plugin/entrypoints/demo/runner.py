@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from infernix_plugin.entrypoints.demo.jobs import MISTAKEN_SCHEMA, MOODS, PERSON_PROMPT, Job, jobs
+from infernix_plugin.entrypoints.demo.jobs import (
+    MISTAKEN_SCHEMA,
+    MOODS,
+    PERSON_PROMPT,
+    PERSON_SCHEMA,
+    Job,
+    call_jobs,
+    jobs,
+)
 from infernix_plugin.entrypoints.demo.process_group import ProcessGroup, ended_by_signals
 from infernix_plugin.entrypoints.demo.report import Answer, Refusal, Report
 from infernix_plugin.entrypoints.demo.server import (
@@ -73,6 +81,8 @@ class Engine:
     model: Path
     options: dict[str, Any]
     temperature: float
+    has_calls: bool = False
+    """Whether the model has Qwen's form of tool calls."""
 
 
 def run(options: DemoOptions) -> int:
@@ -115,6 +125,7 @@ class _Demo:
             self._tiny_model(),
             _TINY_ENGINE,
             temperature=1.0,
+            has_calls=True,
         )
         engines = [tiny]
         if not self._options.tiny_only and (model := self._real_model()) is not None:
@@ -211,7 +222,7 @@ def _generate_offline(engine: Engine, log: Path) -> list[dict[str, Any]]:
 
 def _send_everything(server: ServerProcess, engine: Engine, report: Report, progress: Callable[[str], None]) -> None:
     client = _client(server)
-    for job in jobs():
+    for job in [*jobs(), *(call_jobs() if engine.has_calls else [])]:
         for stream in job.streams:
             progress(job.title)
             before = server.draft_counts()
@@ -258,11 +269,19 @@ def _ask(client: OpenAI, job: Job, stream: bool, temperature: float) -> tuple[st
         for chunk in client.chat.completions.create(stream=True, **request):
             for choice in chunk.choices:
                 text += choice.delta.content or ""
+                text += "".join(map(_call_text, choice.delta.tool_calls or ()))
                 finish_reason = choice.finish_reason or finish_reason
     else:
         (choice,) = client.chat.completions.create(**request).choices
         text, finish_reason = choice.message.content or "", choice.finish_reason
+        text += "".join(map(_call_text, choice.message.tool_calls or ()))
     return text, finish_reason, time.monotonic() - started
+
+
+def _call_text(call: Any) -> str:
+    """A call, or the part of one that a stream brings, as ``name: arguments``."""
+    name = f"{call.function.name}: " if call.function.name else ""
+    return f"{name}{call.function.arguments or ''}"
 
 
 def _ask_for_a_refusal(client: OpenAI, stream: bool) -> Refusal:
@@ -294,10 +313,9 @@ def _way(stream: bool) -> str:
 
 def _how_to_go_on(server: ServerProcess) -> str:
     question = [{"role": "user", "content": PERSON_PROMPT.replace("\n", " ")}]
-    schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
-    form = {"type": "json_schema", "json_schema": {"name": "person", "schema": schema | {"required": ["name", "age"]}}}
+    form = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON_SCHEMA}}
     mood = [{"role": "user", "content": "Is this review positive, negative or neutral? I loved the cake."}]
-    base: dict[str, Any] = {"model": "demo", "temperature": 0, "max_tokens": 100}
+    base: dict[str, Any] = {"model": "demo", "temperature": 0, "max_tokens": 200}
     base |= {"chat_template_kwargs": {"enable_thinking": False}}
     requests = [
         base | {"messages": question, "response_format": form},

@@ -11,7 +11,7 @@ from infernix_plugin.errors import ConstraintError, InfernixError
 
 Error = TypeVar("Error", bound=InfernixError)
 
-_TOOL = re.compile(r"tools\[(\d+)\]\.(name|parameters)")
+_TOOL = re.compile(r"tools\[(\d+)\]\.(name|parameters|format(?!\.))")
 
 
 def located(error: Error, request: Any) -> Error:
@@ -26,6 +26,8 @@ def located(error: Error, request: Any) -> Error:
     moved = copy.copy(error)
     assert isinstance(moved, ConstraintError)
     path, member = _paths(request.tools)[int(found[1])], found[2]
+    if member == "format":
+        member = "format.definition"
     if origin_of(request) is Origin.MESSAGES:
         path = path.removesuffix(".function")
         member = {"parameters": "input_schema"}.get(member, member)

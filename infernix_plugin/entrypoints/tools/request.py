@@ -10,6 +10,8 @@ from infernix_plugin.entrypoints.origin import Origin, origin_of
 from infernix_plugin.entrypoints.tools.allowed import allowed_names
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
+from infernix_plugin.grammar import lark
+from infernix_plugin.grammar.constraint import OutputConstraint
 
 
 def contract_of(request: Any, *, basic: bool) -> ToolContract | None:
@@ -39,15 +41,30 @@ def contract_of(request: Any, *, basic: bool) -> ToolContract | None:
 def _tools(declared: Sequence[Any]) -> list[Tool]:
     from vllm.tool_parsers.utils import get_function_tools
 
+    texts = {tool.name: _text(tool.format, index) for index, tool in enumerate(declared) if has_grammar(tool)}
     functions = [getattr(tool, "function", tool) for tool in get_function_tools(declared)]
     return [
         Tool(
             function.name,
             None if function.parameters is None else json.dumps(function.parameters, ensure_ascii=False),
-            bool(getattr(function, "strict", False)),
+            bool(getattr(function, "strict", False)) or function.name in texts,
+            texts.get(function.name),
         )
         for function in functions
     ]
+
+
+def has_grammar(tool: Any) -> bool:
+    """Return whether a declared tool is a custom one of Responses with a grammar."""
+    return getattr(tool, "type", "") == "custom" and getattr(tool.format, "type", "") == "grammar"
+
+
+def _text(form: Any, index: int) -> OutputConstraint:
+    if form.syntax == "regex":
+        return OutputConstraint.regex(form.definition)
+    if not lark.looks_like_lark(form.definition):
+        raise ConflictingConstraints("The definition is no Lark grammar.", location=f"tools[{index}].format.definition")
+    return OutputConstraint.grammar(form.definition)
 
 
 def _choice(choice: Any) -> tuple[CallChoice, frozenset[str] | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from infernix_plugin.errors import ConflictingConstraints, excerpt
+from infernix_plugin.grammar.constraint import OutputConstraint
 
 UNNAMEABLE = ">\n"
 """Characters that end a name in the written form of a call."""
@@ -28,11 +29,13 @@ class Tool:
 
     ``parameters`` is the JSON Schema of its arguments as text in declared order, ``None`` for a function without any.
     A ``strict`` function gets arguments that satisfy it; for any other it only says how values are to be read.
+    ``text`` is of a custom tool with a grammar: what the text in its one argument has to be; it is strict.
     """
 
     name: str
     parameters: str | None = None
     strict: bool = False
+    text: OutputConstraint | None = None
 
 
 @dataclass(frozen=True, slots=True)

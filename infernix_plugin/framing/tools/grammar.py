@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from infernix_plugin.errors import ConstraintError
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
+from infernix_plugin.framing.tools.custom import text_argument
 from infernix_plugin.framing.tools.encoding import Encoding, declared_encodings
 from infernix_plugin.framing.tools.markup import (
     ANY_ARGUMENT,
@@ -66,7 +67,8 @@ def calls_of(contract: ToolContract, options: GrammarOptions) -> tuple[Call, ...
     """How each tool that may be called is called.
 
     Raises:
-        ConstraintError: the arguments of a strict tool cannot be enforced; located as ``tools[i].parameters#/...``.
+        ConstraintError: the arguments of a strict tool cannot be enforced; located as ``tools[i].parameters#/...``, or
+            ``tools[i].format ...`` for a custom tool.
     """
     found = []
     for index, tool in contract.offered:
@@ -74,13 +76,17 @@ def calls_of(contract: ToolContract, options: GrammarOptions) -> tuple[Call, ...
             found.append(_call_of(tool, options))
         except ConstraintError as error:
             location = error.location or ""
-            place = f"tools[{index}].parameters{location if location.startswith('#') else f' {location}'}".rstrip()
+            member = "parameters" if tool.text is None else "format"
+            place = f"tools[{index}].{member}{location if location.startswith('#') else f' {location}'}".rstrip()
             raise type(error)(error.message, location=place, hint=error.hint) from error
     return tuple(found)
 
 
 @lru_cache(maxsize=256)  # the grammar and the reader both ask, and tools come back with every turn
 def _call_of(tool: Tool, options: GrammarOptions) -> Call:
+    if tool.text is not None:
+        body, encodings = text_argument(tool.text, options)
+        return Call(tool.name, body, encodings, distinct=False)
     if tool.parameters is None:
         return Call(tool.name, Grammar({"root": FUNCTION_ENDING}), {}, distinct=False)
     if tool.strict:
