@@ -23,6 +23,7 @@ from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, as_terminal
 from infernix_plugin.matching.terminals import restrict_terminals
+from infernix_plugin.matching.turns import short_turns
 
 DEFAULT_OPTIONS = GrammarOptions()
 DEFAULT_COMPILE_SECONDS = 10.0
@@ -135,7 +136,7 @@ class ConstraintCompiler:
             ConstraintError: the constraint cannot be enforced; the subclass says why.
         """
         # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
-        with budget.limit(self._seconds), collection_paused():
+        with budget.limit(self._seconds), collection_paused(), short_turns():
             built = build(constraint, self._options)
             content = self._restricted(built, constraint)
             budget.checkpoint()
@@ -152,7 +153,7 @@ class ConstraintCompiler:
         Raises:
             ConstraintError: the contract or the content cannot be enforced.
         """
-        with budget.limit(self._seconds), collection_paused():
+        with budget.limit(self._seconds), collection_paused(), short_turns():
             calls = calls_of(contract, self._options)
             answer = None if content is None else self._restricted(build(content, self._options), content)
             tokens = self._call_tokens()
@@ -179,7 +180,7 @@ class ConstraintCompiler:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > (limit := self._options.max_grammar_bytes):
             raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
-        with budget.limit(self._seconds), collection_paused():
+        with budget.limit(self._seconds), collection_paused(), short_turns():
             return CompiledGrammar(self.domain, self._engines.xgrammar.compile_structural_tag(text))
 
     def _place_of(self, token: int, constraint: OutputConstraint) -> str | None:
