@@ -9,7 +9,7 @@ INFERNIX = Path(sys.executable).with_name("infernix")
 
 
 def run(*arguments):
-    return subprocess.run([INFERNIX, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    return subprocess.run([INFERNIX, *arguments], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
 
 
 def test_help_names_the_commands():

@@ -57,7 +57,7 @@ def test_a_mistake_stops_the_start_before_the_model_is_read(tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("infernix-plugin: additional_config[")

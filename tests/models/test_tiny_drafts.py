@@ -39,7 +39,7 @@ def test_the_command_writes_the_same_bytes(draft, tmp_path) -> None:
     kind, directory = draft
     code = "from infernix_plugin.entrypoints.cli import main; main()"
     command = [sys.executable, "-c", code, "make-tiny-model", str(tmp_path), "--draft", kind]
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    subprocess.run(command, check=True, timeout=600, capture_output=True)
     ours, theirs = ({path.name: path.read_bytes() for path in where.iterdir()} for where in (directory, tmp_path))
     assert ours == theirs
     assert sorted(ours) == ["config.json", "model.safetensors"]

@@ -19,7 +19,7 @@ def run(name, *arguments, **variables):
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=600,
         env=os.environ | variables,
     ).stdout
 

@@ -34,7 +34,7 @@ def setup(clone, **variables):
     environment = {"PATH": str(clone.parent / "bin"), "HOME": os.environ.get("HOME", "/"), **variables}
     command = [shutil.which("bash"), str(clone / "scripts" / "setup")]
     return subprocess.run(
-        command, env=environment, cwd="/", capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+        command, env=environment, cwd="/", capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL
     )
 
 

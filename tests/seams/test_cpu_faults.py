@@ -268,7 +268,7 @@ def test_a_request_with_an_unfinished_prompt_has_no_generator_while_a_step_sampl
 def python(code: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a fresh interpreter that starts without any of our repairs."""
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -27,12 +27,12 @@ PING = {**CLOSED, "properties": {}}
 
 @pytest.fixture(scope="module")
 def client(tiny_server):
-    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=120)
+    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=600)
 
 
 @pytest.fixture(scope="module")
 def claude(tiny_server):
-    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=120)
+    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
 
 
 def chat(client, *, stream, **fields):
@@ -212,7 +212,7 @@ def test_the_cut_inside_the_reasoning_is_undecided(client):
 def ended(server, request_id, outputs=1):
     """The log lines of one request; they may come a moment after the answer."""
     marker = "Constrained request ended: "
-    for _ in range(100):
+    for _ in range(600):
         lines = [line.partition(marker)[2] for line in server.log_text().splitlines() if marker in line]
         found = [one for one in map(json.loads, lines) if one["request_id"].startswith(request_id)]
         if len(found) >= outputs:

@@ -43,7 +43,7 @@ def ask(tmp_path_factory):
         environment.setenv("OMP_NUM_THREADS", "1")
         with serve(arguments, log=tmp_path_factory.mktemp("llama") / "server.log") as server:
             server.wait_until_healthy(lambda waited: None)
-            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=120)
+            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=600)
 
             def answer(written=None, **fields):
                 messages = [{"role": "user", "content": "q"}]

@@ -22,7 +22,7 @@ CONTINUE = {"continue_final_message": True, "add_generation_prompt": False}
 
 @pytest.fixture(scope="module")
 def client(tiny_server):
-    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=120)
+    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=600)
 
 
 def ask(client, written, *, stream=False, **fields):
@@ -68,7 +68,7 @@ def test_a_message_that_the_template_changes_is_refused(client):
 
 
 def test_the_last_message_of_the_messages_api(tiny_server):
-    claude = anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=120)
+    claude = anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
     answer = claude.messages.create(
         model="tiny",
         max_tokens=300,

@@ -45,12 +45,12 @@ RESPONSES_TOOLS = [
 
 @pytest.fixture(scope="module")
 def client(tiny_server):
-    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=120)
+    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=600)
 
 
 @pytest.fixture(scope="module")
 def claude(tiny_server):
-    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=120)
+    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
 
 
 def chat(client, *, stream=False, thinking=False, **fields):

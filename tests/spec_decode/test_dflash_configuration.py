@@ -45,7 +45,7 @@ def outcome(*arguments, **environment):
         [sys.executable, "-c", textwrap.dedent(CODE), *arguments],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", **environment},
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -14,7 +14,7 @@ class Api:
     """Requests to the tiny server; the tests name the paths and the fields as the protocols do."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=120)
+        self._http = httpx.Client(base_url=url, timeout=600)
 
     def status(self, path: str, **body) -> tuple[int, dict]:
         """The status and the decoded answer."""
