@@ -2,12 +2,17 @@
 
 import pytest
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.exceptions import VLLMValidationError
 
 from infernix_plugin.entrypoints.origin import Origin, mark_origin, origin_of
 from infernix_plugin.entrypoints.tools.allowed import allowed_names, without_allowed_tools
+from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.entrypoints.tools.request import contract_of
+from infernix_plugin.errors import ConstraintError
 from infernix_plugin.framing.tools.contract import CallChoice
+from infernix_plugin.framing.tools.grammar import calls_of
+from infernix_plugin.grammar.options import GrammarOptions
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -59,3 +64,40 @@ def test_no_client_can_write_what_is_only_noted():
     asked = request(infernix_allowed_tools=["f"], infernix_origin="count_tokens")
     assert allowed_names(asked) is None
     assert origin_of(asked) is Origin.CHAT
+
+
+def responses_request(*tools):
+    return ResponsesRequest.model_validate({"model": "m", "input": "q", "tools": list(tools)})
+
+
+OPEN = {"type": "object", "properties": {"a": {}}, "required": [], "additionalProperties": False}
+
+
+def function(name, parameters=None):
+    return {"type": "function", "name": name, "parameters": parameters, "strict": True}
+
+
+def namespace(*tools):
+    return {"type": "namespace", "name": "n", "description": "d", "tools": list(tools)}
+
+
+@pytest.mark.parametrize(
+    ("tools", "place"),
+    [
+        (
+            [function("f"), namespace(function("g"), function("h", OPEN))],
+            "tools[1].tools[1].parameters#/properties/a",
+        ),
+        (
+            [namespace(function("g")), function("f", OPEN)],
+            "tools[1].parameters#/properties/a",
+        ),
+        ([function("f"), function("f")], "tools[1].name"),
+    ],
+    ids=["inside", "behind", "name"],
+)
+def test_places_count_as_the_request_does_also_in_namespaces(tools, place):
+    asked = responses_request(*tools)
+    with pytest.raises(ConstraintError) as refused:
+        calls_of(contract_of(asked, basic=True), GrammarOptions())
+    assert located(refused.value, asked).location == place

@@ -70,14 +70,19 @@ class OutputParser(Parser):  # type: ignore[misc]
         model_output_token_ids: Sequence[int] = (),
     ) -> tuple[str | None, str | None, list[FunctionCall] | None]:
         """Read a whole output; the text of a call that was cut off is nowhere."""
-        reader, output = self._new_reader(request), ReadOutput()
-        output.add(reader.feed(model_output_token_ids))
-        output.add(reader.finish())
+        output = self.read(model_output_token_ids, request)
         calls = [
             FunctionCall(id=make_tool_call_id(), name=call.name, arguments=call.arguments)
             for call in output.complete_calls
         ]
         return output.reasoning or None, output.content or None, calls
+
+    def read(self, token_ids: Sequence[int], request: Any) -> ReadOutput:
+        """Read a whole output."""
+        reader, output = self._new_reader(request), ReadOutput()
+        output.add(reader.feed(token_ids))
+        output.add(reader.finish())
+        return output
 
     def parse_delta(
         self,
