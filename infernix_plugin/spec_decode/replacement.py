@@ -1,4 +1,9 @@
-"""Where drafts can be replaced by others, and the clear word where they cannot."""
+"""Where drafts can be replaced by others, and the clear word where they cannot.
+
+Drafts from the grammar are made in the engine core, between two steps, from the committed output; the worker then has
+to know which of the drafts were not sampled by the drafter. Where drafts stay on the device, or are needed before the
+tokens that they follow, neither is possible, and the drafter's own drafts are verified as they are.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +34,11 @@ def obstacle(vllm_config: Any) -> str | None:
     return None
 
 
-def warn(settings: Settings, missing: str) -> None:
-    """Name the settings that somebody switched on and that have no effect."""
+def tell(settings: Settings, missing: str, *, speculates: bool) -> None:
+    """Name the settings that have no effect: as a warning to who switched them on, and else where there are drafts."""
     for name in _REPLACEMENTS:
-        if name in settings.model_fields_set and getattr(settings, name):
-            logger.warning("infernix-plugin: %s has no effect; it needs %s", name, missing)
+        if getattr(settings, name):
+            asked_for = name in settings.model_fields_set
+            if asked_for or speculates:
+                level = logging.WARNING if asked_for else logging.INFO
+                logger.log(level, "infernix-plugin: %s has no effect; it needs %s", name, missing)

@@ -48,7 +48,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._max_drafts = int(vllm_config.num_speculative_tokens)
         missing = replacement.obstacle(vllm_config)
         if missing is not None:
-            replacement.warn(self._settings, missing)
+            replacement.tell(self._settings, missing, speculates=self._max_drafts > 0)
         self._grammar_drafts = self._settings.grammar_drafts and missing is None
         self._grammar_drafter: GrammarDrafter | None = None
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
