@@ -16,7 +16,7 @@ _FORBIDDEN = float("-inf")
 
 
 class GuardedSampler(Sampler):  # type: ignore[misc]
-    """vLLM's sampler, which looks at the rows of constrained requests before it draws.
+    """vLLM's sampler, which looks at rows before it draws from them.
 
     Attributes:
         guarded: batch indices to look at in the next step; the caller sets it.

@@ -52,7 +52,9 @@ class RunnerState:
         names = runner.input_batch.req_ids
         plain = spec_decode_metadata is None
         if plain:
-            runner.sampler.guarded = [row for row, name in enumerate(names) if name in self._constrained]
+            # Where drafts are verified every row is looked at, whether or not a request is constrained and has drafts.
+            every = runner.speculative_config is not None
+            runner.sampler.guarded = [row for row, name in enumerate(names) if every or name in self._constrained]
         sampler_output = draw(runner, logits, spec_decode_metadata)
         sampler = runner.sampler if plain else runner.rejection_sampler
         self._failures = {names[row]: failure for row, failure in sampler.failures.items()}

@@ -103,6 +103,14 @@ def _serve(pipe: Any, prepare: Callable[[], None] | None, model: str, arguments:
             pipe.send((False, f"{type(error).__name__}: {error}"))
 
 
+def compile_at_once(engine: Any) -> None:
+    """Compile constraints while requests are added, not beside the engine: those of one batch then join one step.
+
+    Of an engine core in the front end's process.
+    """
+    engine.llm_engine.engine_core.engine_core.structured_output_manager._use_async_grammar_compilation = False
+
+
 def generate(engine: Any, requests: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams

@@ -1,5 +1,7 @@
 """Every constraint kind through the real engine: with and without speculation, greedy and sampled, alone and mixed."""
 
+import json
+
 import pytest
 
 from tests.engine.engine_process import EngineProcess
@@ -97,6 +99,29 @@ def test_a_bad_constraint_is_refused_and_the_engine_goes_on(engine):
         engine.generate([bad])
     ((completion,),) = engine.generate([constrained("choice", temperature=0.0)])
     assert completion["text"] in LANGUAGES["choice"].value
+
+
+def test_options_that_leave_nothing_of_a_structural_tag_end_it_alone(engine):
+    """Where the constraint is the user's own they are refused; a tag may come from a tool parser of vLLM's."""
+    prompt = PROMPT.format("Only.")
+    choice = {"prompt": prompt, "structured": {"choice": ["~^"]}, "options": {"temperature": 0.0}}
+    ((written,),) = engine.generate([choice])
+    first, second, _ = written["token_ids"]
+    tag = {"structural_tag": json.dumps({"type": "structural_tag", "format": {"type": "const_string", "value": "~^"}})}
+    impossible = [{"allowed_token_ids": [first]}, {"bad_words": ["^"]}, {"logit_bias": {second: float("-inf")}}]
+    asked = [
+        {"prompt": prompt, "structured": tag, "options": {"temperature": 1.0, "max_tokens": 8, **options}}
+        for options in (*impossible, {"min_tokens": 6}, {})
+    ]
+    *failed, (early,), (other,) = engine.generate(asked)
+    for (completion,) in failed:
+        assert completion["finish_reason"] == "error"
+        assert completion["token_ids"] == [first]
+        error = completion["constraint"]["error"]
+        assert error["type"] == "ConstraintDeadEnd"
+        assert error["message"].startswith("After 1 output tokens, the sampling options of the request forbid")
+    for completion in (early, other):  # min_tokens gives way where nothing but the end is left
+        assert (completion["text"], completion["finish_reason"]) == ("~^", "stop")
 
 
 @pytest.mark.parametrize("engine", ["none"], indirect=True)

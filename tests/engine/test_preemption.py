@@ -3,7 +3,7 @@
 import pytest
 from tokenizers import Tokenizer
 
-from tests.engine.engine_process import EngineProcess
+from tests.engine.engine_process import EngineProcess, compile_at_once
 from tests.engine.proposers import DRAFTS, SAMPLED
 from tests.oracles.languages import LANGUAGES
 
@@ -24,6 +24,7 @@ def engine(tiny_model):
         num_gpu_blocks_override=BLOCKS,
         disable_log_stats=False,
     )
+    engine.call(compile_at_once)  # preempted is who is there with all the others
     yield engine
     engine.close()
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from tests.engine.engine_process import EngineProcess, generate
+from tests.engine.engine_process import EngineProcess, compile_at_once, generate
 from tests.oracles.languages import LANGUAGES
 
 pytestmark = pytest.mark.engine
@@ -24,6 +24,7 @@ def engine(tiny_model):
         max_num_batched_tokens=BATCHED_TOKENS,
         additional_config={"infernix": {"grammar_drafts": False}},  # the test's own drafts must stay
     )
+    process.call(compile_at_once)
     process.eos = json.loads((tiny_model / "generation_config.json").read_text())["eos_token_id"][0]
     yield process
     process.close()
@@ -252,6 +253,26 @@ def test_logits_that_are_not_finite_behind_a_rejected_draft(engine):
     ((completion,),) = engine.generate([asked])
     assert completion["token_ids"] == plan[:4]
     assert completion["constraint"]["error"]["message"].startswith("After 4 output tokens")
+
+
+@pytest.mark.parametrize("drafted", [True, False], ids=["behind accepted drafts", "in an ordinary step"])
+def test_logits_that_are_not_finite_without_a_constraint(engine, alone, drafted):
+    """Every kind of step ends the request in the same way, or chance would decide what a broken model looks like."""
+    prompt = PROMPT.format("Unconstrained.")
+    free = {"prompt": prompt, "options": {"temperature": 0.0, "max_tokens": 12, "ignore_eos": True}}
+    engine.call(arrange, {}, {})
+    ((written,),) = engine.generate([free])
+    plan = written["token_ids"]
+    position = 7
+    engine.call(arrange, {prompt: plan} if drafted else {}, {prompt: (position, float("nan"))})
+    (failed, *others), log = engine.call(run_logged, [free, *NEIGHBOURS])
+    assert tokens_of(others) == alone
+    (completion,) = failed
+    assert completion["finish_reason"] == "error"
+    assert completion["constraint"]["error"]["type"] == "NonFiniteLogits"
+    assert completion["constraint"]["error"]["message"].startswith(f"After {position} output tokens")
+    assert completion["token_ids"] == plan[: committed(position) if drafted else position]
+    assert [level for level, _ in log] == ["WARNING"], log
 
 
 def test_cancelling_is_no_failure(engine, alone):

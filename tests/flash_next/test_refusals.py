@@ -29,7 +29,7 @@ def test_dflash_drafts_are_refused_and_the_methods_named(flash_next, tmp_path) -
     make_tiny_draft(tmp_path / "draft", "dflash")
     done = subprocess.run(
         [sys.executable, "-c", DFLASH, str(flash_next), str(tmp_path / "draft")],
-        capture_output=True, text=True, timeout=300, env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True, text=True, timeout=600, env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )  # fmt: skip
     said = done.stdout.splitlines()[-1]
     assert said.startswith("refused:"), done.stderr[-2000:]

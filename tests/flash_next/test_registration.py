@@ -52,7 +52,7 @@ assert "infernix_plugin.model_executor.models.flash_next.model" not in sys.modul
 
 def test_on_a_gpu_nothing_changes_and_on_the_cpu_the_models_are_ours() -> None:
     environment = {**os.environ, "VLLM_PLUGINS": ""}
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     names, gpu, cpu = done.stdout.splitlines()[-3:]
     names = sorted(names.split())

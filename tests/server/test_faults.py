@@ -61,7 +61,7 @@ def client_of(server):
         base_url=f"{server.url}/v1",
         api_key="none",
         max_retries=0,
-        timeout=120,
+        timeout=600,
         http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
     )
 
@@ -193,17 +193,24 @@ def test_clients_that_leave_together_leave_nothing_behind(server):
 def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is_clean(server, tiny_model, tmp_path):
     """This test ends the server. vLLM's engine core cannot go on after its worker failed, and must not pretend to."""
 
+    writing = asyncio.Barrier(9)
+
     async def writes(client):
         try:
             stream = await ask(client, {"regex": "[a-z]{1500,}"}, stream=True, max_tokens=1900)
+            async for chunk in stream:
+                if chunk.choices[0].delta.content:
+                    break
+            await writing.wait()
             async for _ in stream:
                 pass
         except (openai.APIError, httpx.HTTPError) as error:
+            await writing.abort()  # whoever still waits for this one to begin does not wait any longer
             return error
         return None
 
     async def explode(client):
-        await asyncio.sleep(1)
+        await writing.wait()
         with pytest.raises((openai.APIError, httpx.HTTPError)):
             await ask(client, {"choice": ["red"]}, extra={"vllm_xargs": {"explode": 1}})
 
