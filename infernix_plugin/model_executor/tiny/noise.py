@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from infernix_plugin.model_executor.tiny.qwen3_5 import MIXING, Tensors
 from infernix_plugin.model_executor.weights.layout import Part, Slot, slots_of
 
-LOGITS = 0.7
+LOGITS = 0.6
 """Standard deviation of the logits. Of two thousand, the best two are then 0.2 apart, in the mean."""
 
 
