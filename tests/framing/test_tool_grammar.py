@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
 import jsonschema
 import pytest
+from jsonschema import Draft202012Validator
 
-from infernix_plugin.errors import ConflictingConstraints, UnsupportedSchema
+from infernix_plugin.errors import ConflictingConstraints, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.framing.phases import CONTENT
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
@@ -214,12 +216,36 @@ def test_values_that_the_form_cannot_tell_are_refused(declared, place):
         {"type": "object", "properties": {"a": {"type": "integer"}}},
         {"type": "array"},
         {"anyOf": [{"type": "object"}, {"type": "object", "minProperties": 1}]},
-        json.loads(schema({"a": {"type": "integer"}, "b": {"type": "integer"}}, minProperties=1)),
     ],
 )
 def test_strict_arguments_must_be_one_closed_object(document):
     with pytest.raises(UnsupportedSchema, match="strict tool"):
         session_of(required(Tool("f", json.dumps(document), strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum"), [(0, None), (1, None), (2, 2), (0, 1), (1, 3), (3, None), (4, 9), (0, 2)]
+)
+@pytest.mark.parametrize("needed", [(), ("b",), ("d",)], ids=str)
+def test_the_number_of_arguments(needed, minimum, maximum):
+    """Every selection of arguments, against the schema itself."""
+    bounds = {"minProperties": minimum} | ({} if maximum is None else {"maxProperties": maximum})
+    names = ("a", "b", "c", "d")
+    parameters = schema({name: {"type": "integer"} for name in names}, needed, **bounds)
+    contract = required(Tool("f", parameters, strict=True), parallel=False)
+    for size in range(len(names) + 1):
+        for chosen in itertools.combinations(names, size):
+            ids = [*tokens_of(call("f", *((name, "1") for name in chosen))), STOP]
+            right = Draft202012Validator(json.loads(parameters)).is_valid(dict.fromkeys(chosen, 1))
+            assert is_allowed(session_of(contract), ids) == right
+
+
+def test_a_number_of_arguments_that_cannot_be_is_refused():
+    for bounds in ({"minProperties": 3}, {"maxProperties": 0, "required": ["a"]}):
+        document = {**json.loads(schema({"a": {"type": "integer"}, "b": {"type": "integer"}})), **bounds}
+        with pytest.raises(UnsatisfiableConstraint) as refused:
+            session_of(required(Tool("f", json.dumps(document), strict=True)))
+        assert refused.value.location.startswith("tools[0].parameters#")
 
 
 def test_a_reference_at_the_root_is_followed():

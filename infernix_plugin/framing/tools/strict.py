@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from infernix_plugin.errors import ConstraintTooLarge, UnsupportedSchema
+from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.framing.tools.contract import UNNAMEABLE
 from infernix_plugin.framing.tools.encoding import TEXT, Encoding, Written
 from infernix_plugin.framing.tools.markup import (
@@ -100,9 +100,26 @@ class _StrictArguments(Lowering):
                     location=f"{ROOT}/properties",
                 )
             value = self._value(name, self._reducer.member(branch, name))
-            argument = seq(argument_heading(name), value)
-            parts.append(argument if name in branch.required else optional(argument))
-        return seq(*parts, FUNCTION_ENDING)
+            parts.append((seq(argument_heading(name), value), name in branch.required))
+        most = len(parts) if branch.maximum is None else branch.maximum
+        if branch.minimum > len(branch.required) or most < len(parts):
+            return self._counted(parts, branch.minimum, most)
+        return seq(*(part if required else optional(part) for part, required in parts), FUNCTION_ENDING)
+
+    def _counted(self, parts: list[tuple[Node, bool]], minimum: int, maximum: int) -> Node:
+        """So many of the arguments; a rule says what may follow behind each of them and a number written before."""
+        after: list[Node] = [
+            FUNCTION_ENDING if minimum <= written <= maximum else NEVER for written in range(len(parts) + 1)
+        ]
+        for index, (part, required) in reversed(list(enumerate(parts))):
+            argument = self._named(f"argument{index}", part)
+            before: list[Node] = []
+            for written in range(index + 1):
+                given = seq(argument, after[written + 1])
+                body = given if required else alt(given, after[written])
+                before.append(body if body == NEVER else self._named(f"arguments{index}_{written}", body))
+            after = before
+        return after[0]
 
     def _watched_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
         raise UnsupportedSchema(
@@ -113,6 +130,8 @@ class _StrictArguments(Lowering):
 
     def _closed_object(self) -> Objects:
         shape = self._reducer.shape((ROOT,))
+        if not shape:
+            raise UnsatisfiableConstraint("No arguments satisfy the schema", location=ROOT)
         if len(shape) != 1 or not isinstance(shape[0], Objects):
             raise UnsupportedSchema(
                 "The arguments of a strict tool must be one object",
@@ -126,9 +145,9 @@ class _StrictArguments(Lowering):
                 location=ROOT,
                 hint="set additionalProperties to false",
             )
-        if branch.some or branch.last or branch.minimum > len(branch.required) or branch.maximum is not None:
+        if branch.some or branch.last:
             raise UnsupportedSchema(
-                "Conditions on the number or the presence of arguments are not supported in a strict tool",
+                "Conditions on the presence of arguments are not supported in a strict tool",
                 location=ROOT,
                 hint="list the names that must be present in required",
             )
