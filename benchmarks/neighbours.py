@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import tempfile
@@ -26,6 +27,7 @@ import typer
 from openai import APIError, AsyncOpenAI, DefaultAsyncHttpxClient
 
 from infernix_plugin.entrypoints.demo.server import serve
+from infernix_plugin.errors import ConstraintError
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 from tests.hostile.corpus import FAMILIES
 from tests.oracles.soak_languages import SOAK_LANGUAGES
@@ -37,64 +39,89 @@ NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 ASK = [{"role": "user", "content": "Write something."}]
 
 
+def client_of(url: str) -> AsyncOpenAI:
+    """Return a client that goes straight to ``url``."""
+    http = DefaultAsyncHttpxClient(trust_env=False)
+    return AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=600, http_client=http)
+
+
 class Neighbours:
-    """Ordinary streams beside an attack, and the gaps between their chunks."""
+    """Ordinary streams, and how long each of them took for a token."""
 
     def __init__(self, url: str) -> None:
-        self.gaps: dict[bool, list[float]] = {False: [], True: []}
-        """Seconds between two chunks of one stream, calm and under attack."""
+        self.per_token: dict[bool, list[float]] = {False: [], True: []}
+        """Seconds of a stream for each of its tokens after the first, calm and under attack."""
         self.first: dict[bool, list[float]] = {False: [], True: []}
-        """Seconds to the first chunk."""
+        """Seconds to the first token."""
         self.outcomes: Counter[str] = Counter()
         """Hostile requests by how they ended."""
-        self._attacked = False
+        self._phase = 0
         self._over = False
-        self._client = AsyncOpenAI(
-            base_url=f"{url}/v1",
-            api_key="none",
-            max_retries=0,
-            timeout=600,
-            http_client=DefaultAsyncHttpxClient(trust_env=False),
-        )
+        self._url = url
+        self._client = client_of(url)
 
     async def run(self, *, rounds: int, seconds: float, streams: int, attackers: int) -> None:
-        """Take turns between calm and attack."""
+        """Take turns between calm and attack. The attackers are a process of their own, which nobody waits for."""
+        context = multiprocessing.get_context("spawn")
+        attacking, outcomes = context.Event(), context.Queue()
+        attack = context.Process(target=_attack, args=(self._url, attackers, attacking, outcomes), daemon=True)
+        attack.start()
         languages = [language for language in SOAK_LANGUAGES if language.name in STEADY]
         structured = itertools.cycle([each for one in languages for each in (None, {one.field: one.value})])
         readers = [asyncio.create_task(self._read(next(structured))) for _ in range(streams)]
-        await asyncio.sleep(5)  # what is loaded on first use is loaded now
-        self.gaps, self.first = {False: [], True: []}, {False: [], True: []}
-        hostile = _hostile()
+        await asyncio.sleep(10)  # what is loaded on first use is loaded now
         for _ in range(rounds):
-            await asyncio.sleep(seconds)
-            self._attacked = True
-            until = perf_counter() + seconds
-            await asyncio.gather(*(self._attack(hostile, until) for _ in range(attackers)))
-            self._attacked = False
+            for attacked in (False, True):
+                self._phase += 1
+                (attacking.set if attacked else attacking.clear)()
+                await asyncio.sleep(seconds)
         self._over = True
         await asyncio.gather(*readers)
+        attack.terminate()
+        while not outcomes.empty():
+            self.outcomes[outcomes.get()] += 1
         await self._client.close()
 
     async def _read(self, structured: dict[str, Any] | None) -> None:
+        body: dict[str, Any] = {**NO_THINKING, "return_token_ids": True}
+        if structured is not None:
+            body["structured_outputs"] = structured
         while not self._over:
-            body = NO_THINKING if structured is None else {**NO_THINKING, "structured_outputs": structured}
-            last, begun = perf_counter(), False
+            phase, started, begun, tokens = self._phase, perf_counter(), 0.0, 0
             stream = await self._client.chat.completions.create(
-                model="tiny", messages=ASK, max_tokens=150, stream=True, extra_body=body
+                model="tiny", messages=ASK, max_tokens=60, stream=True, extra_body=body
             )
-            async for _ in stream:
-                now = perf_counter()
-                (self.gaps if begun else self.first)[self._attacked].append(now - last)
-                last, begun = now, True
+            async for chunk in stream:
+                for choice in chunk.choices:
+                    tokens += len(getattr(choice, "token_ids", None) or ())
+                if tokens and not begun:
+                    begun, before = perf_counter(), tokens
+            if phase and phase == self._phase and tokens > before + 5:  # it lay in one phase, and says something
+                attacked = phase % 2 == 0
+                self.first[attacked].append(begun - started)
+                self.per_token[attacked].append((perf_counter() - begun) / (tokens - before))
 
-    async def _attack(self, hostile: Iterator[dict[str, Any]], until: float) -> None:
-        while perf_counter() < until:
+
+def _attack(url: str, attackers: int, attacking: Any, outcomes: Any) -> None:
+    hostile = _hostile()
+
+    async def one(client: AsyncOpenAI) -> None:
+        while True:
+            if not attacking.is_set():
+                await asyncio.sleep(0.05)
+                continue
             body = {**NO_THINKING, "structured_outputs": next(hostile)}
             try:
-                await self._client.chat.completions.create(model="tiny", messages=ASK, max_tokens=5, extra_body=body)
-                self.outcomes["enforced"] += 1
+                await client.chat.completions.create(model="tiny", messages=ASK, max_tokens=5, extra_body=body)
+                outcomes.put("enforced")
             except APIError as error:
-                self.outcomes[f"HTTP {getattr(error, 'status_code', 'none')}"] += 1
+                outcomes.put(f"HTTP {getattr(error, 'status_code', 'none')}")
+
+    async def run() -> None:
+        client = client_of(url)
+        await asyncio.gather(*(one(client) for _ in range(attackers)))
+
+    asyncio.run(run())
 
 
 def _hostile() -> Iterator[dict[str, Any]]:
@@ -107,7 +134,7 @@ def _hostile() -> Iterator[dict[str, Any]]:
             try:
                 made = _renewed(make(), number)
                 json.dumps(made, ensure_ascii=False).encode()
-            except (ValueError, TypeError):  # a request in JSON cannot say it
+            except (ConstraintError, UnicodeError):  # a request in JSON cannot say it
                 continue
             yield made
 
@@ -128,20 +155,20 @@ PAGE = """# Neighbours of an attack
 Made by `python -m benchmarks.neighbours MODEL` on the tiny checkpoint, `vllm serve` on a CPU, the default settings.
 {streams} streams of ordinary requests, half of them constrained, and {attackers} clients that send the hostile
 corpus of the tests, one constraint after the other, each a new one. Calm and attack take turns in one run, {rounds}
-times {seconds:.0f} seconds each.
+times {seconds:.0f} seconds each. The time per token is that of a whole stream; {counts} streams were measured.
 
 | | calm | under attack | ratio |
 |:--|--:|--:|--:|
 {rows}
-Hostile requests: {outcomes}. The machine has {cores} cores, and everything runs on them: the model, the server, and
-the clients that measure.
+Hostile requests: {outcomes}. The machine has {cores} cores, and everything runs on them: the model, the server, its
+compiles, at most two at a time, the clients, and whatever else was running.
 """
 
 
 def rows(neighbours: Neighbours) -> str:
     """Return the table's rows, times in milliseconds."""
     lines = []
-    for name, times in (("time per token", neighbours.gaps), ("time to the first token", neighbours.first)):
+    for name, times in (("time per token", neighbours.per_token), ("time to the first token", neighbours.first)):
         for label, quantile in (("median", 50), ("p99", 99)):
             calm, attacked = (1000 * float(np.percentile(times[side], quantile)) for side in (False, True))
             lines.append(f"| {name}, {label} | {calm:.1f} ms | {attacked:.1f} ms | {attacked / calm:.2f} |\n")
@@ -172,6 +199,7 @@ def main(
         seconds=seconds,
         rows=rows(neighbours),
         outcomes=outcomes,
+        counts=" and ".join(f"{len(neighbours.per_token[attacked])}" for attacked in (False, True)),
         cores=os.cpu_count(),
     )
     print(text, *errors, sep="\n")

@@ -31,9 +31,9 @@ class Watched:
     """The same by name of the process."""
     metrics: list[Samples] = field(default_factory=list)
 
-    def slope(self, skip: float) -> float:
-        """Return the growth of the memory in MiB a minute, by least squares, without the first ``skip`` seconds."""
-        kept = [(at, size) for at, size in zip(self.seconds, self.resident, strict=True) if at >= skip]
+    def slope(self, name: str, skip: float) -> float:
+        """Return the growth of a process's memory in MiB a minute, by least squares, from ``skip`` seconds on."""
+        kept = [(at, part.get(name, 0)) for at, part in zip(self.seconds, self.parts, strict=True) if at >= skip]
         at, size = (np.array(column, dtype=float) for column in zip(*kept, strict=True))
         return float(np.polyfit(at / 60, size / MIB, 1)[0])
 
