@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from infernix_plugin.errors import ConstraintError, UnsatisfiableConstraint, UnsupportedSchema
+from infernix_plugin.errors import ConstraintError, ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar.json_schema import lower
 from infernix_plugin.grammar.options import GrammarOptions
 from tests.json_schema.test_random_schemas import sample
@@ -297,5 +297,5 @@ def test_two_conditions_on_undeclared_members_are_refused():
 
 
 def test_the_cases_of_counts_are_limited():
-    with pytest.raises(UnsupportedSchema, match="contains"):
+    with pytest.raises(ConstraintTooLarge, match="contains"):
         lower(json.dumps({"type": "array", "contains": {"const": 1}, "maxContains": 90, "maxItems": 90}), OPTIONS)
