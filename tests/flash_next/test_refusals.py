@@ -1,40 +1,10 @@
 """What Flash-Next on the CPU does not do is refused, with what to do instead."""
 
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
-
-from infernix_plugin.model_executor.tiny import make_tiny_draft
-
-DFLASH = """
-import sys
-from vllm.engine.arg_utils import EngineArgs
-from vllm.plugins import load_general_plugins
-load_general_plugins()
-speculation = {"method": "dflash", "model": sys.argv[2], "num_speculative_tokens": 3}
-try:
-    EngineArgs(model=sys.argv[1], max_model_len=256, speculative_config=speculation).create_engine_config()
-    print("accepted")
-except Exception as error:
-    print("refused:", " ".join(str(error).split()))
-"""
-
-
-def test_dflash_drafts_are_refused_and_the_methods_named(flash_next, tmp_path) -> None:
-    make_tiny_draft(tmp_path / "draft", "dflash")
-    done = subprocess.run(
-        [sys.executable, "-c", DFLASH, str(flash_next), str(tmp_path / "draft")],
-        capture_output=True, text=True, timeout=600, env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    said = done.stdout.splitlines()[-1]
-    assert said.startswith("refused:"), done.stderr[-2000:]
-    assert "MTP" in said
-    assert "n-gram" in said
 
 
 def configuration(flash_next, **changes):

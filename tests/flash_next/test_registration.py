@@ -1,8 +1,12 @@
-"""Whose Flash-Next vLLM runs: ours on the CPU, its own everywhere else."""
+"""Whose Flash-Next vLLM runs, ours on the CPU and its own everywhere else, and the drafts that it refuses."""
 
 import os
 import subprocess
 import sys
+
+import pytest
+
+from infernix_plugin.model_executor.tiny import make_tiny_draft
 
 CODE = """
 from infernix_plugin.seams.cpu_faults import install_import_repairs
@@ -15,7 +19,7 @@ from infernix_plugin.plugin import register
 
 SHARD = "model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight"
 ARCHITECTURES = [name for name in ModelRegistry.models if name.startswith("Qwen4Exp")]
-print(*ARCHITECTURES)
+print("architectures", *ARCHITECTURES)
 
 
 class Gpu(type(platforms.current_platform)):
@@ -47,18 +51,38 @@ others = {name: entry for name, entry in ModelRegistry.models.items() if name no
 assert all(every_model[name] is entry for name, entry in others.items()), "another model changed"
 assert not weight_utils.should_skip_weight("model.layers.1.ple.key_proj.weight", None)
 assert "infernix_plugin.model_executor.models.flash_next.model" not in sys.modules, "imported before it is needed"
+
+from vllm.engine.arg_utils import EngineArgs
+speculation = {"method": "dflash", "model": sys.argv[2], "num_speculative_tokens": 3}
+try:
+    EngineArgs(model=sys.argv[1], max_model_len=256, speculative_config=speculation).create_engine_config()
+    print("accepted")
+except Exception as error:
+    print("refused", *str(error).split())
 """
 
 
-def test_on_a_gpu_nothing_changes_and_on_the_cpu_the_models_are_ours() -> None:
-    environment = {**os.environ, "VLLM_PLUGINS": ""}
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, timeout=600, env=environment)
+@pytest.fixture(scope="module")
+def said(flash_next, tmp_path_factory):
+    """What one process says: the architectures, then a line for each platform and one about a DFlash draft."""
+    draft = tmp_path_factory.mktemp("draft")
+    make_tiny_draft(draft, "dflash")
+    environment = {**os.environ, "VLLM_PLUGINS": "", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", CODE, str(flash_next), str(draft)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    names, gpu, cpu = done.stdout.splitlines()[-3:]
-    names = sorted(names.split())
+    return {line.split()[0]: line for line in done.stdout.splitlines() if line.strip()}
+
+
+def test_on_a_gpu_nothing_changes_and_on_the_cpu_the_models_are_ours(said) -> None:
+    gpu, cpu, names = said["GPU"], said["CPU"], sorted(said["architectures"].split()[1:])
     assert names == ["Qwen4ExpForCausalLM", "Qwen4ExpForConditionalGeneration", "Qwen4ExpMTP"]
     assert gpu.endswith("False")
     assert all(f"('vllm.models.qwen4_exp', '{name}')" in gpu for name in names)
     package = "infernix_plugin.model_executor.models.flash_next"
     assert cpu.endswith("True")
     assert all(f"('{package}.{'mtp' if 'MTP' in name else 'model'}', '{name}')" in cpu for name in names)
+
+
+def test_dflash_drafts_are_refused_and_the_methods_named(said) -> None:
+    assert "native MTP checkpoint and linear n-gram proposers" in said["refused"]
