@@ -49,6 +49,8 @@ _ALLOWED_ELSEWHERE = "tool_choice of the type allowed_tools is only enforced for
 _CUSTOM_ELSEWHERE = "The grammar of a custom tool is only enforced for models with Qwen's form of calls."
 
 _threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="infernix-validation")
+_readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="infernix-reading")
+"""For what is in the cache: it may not wait in line behind compiles that take seconds."""
 _accepted: OrderedDict[tuple[RequestCompiler, Asked], None] = OrderedDict()
 _accepted_lock = Lock()
 
@@ -145,7 +147,9 @@ async def validate_request(
             field = f"{field}.{field_of(params)}"
         compiler = compiler_for(model_config, tokenizer, settings.current())
         prompts = [_prompt_of(engine_input) for engine_input in engine_inputs]
-        await asyncio.get_running_loop().run_in_executor(_threads, _judge, compiler, params, request, prompts)
+        judged = (compiler, params, request, prompts)
+        if not await asyncio.get_running_loop().run_in_executor(_readers, _judge_if_known, *judged):
+            await asyncio.get_running_loop().run_in_executor(_threads, _judge, *judged)
     except InfernixError as error:
         place = located(error, request)
         if origin is Origin.MESSAGES and field == "response_format":
@@ -168,6 +172,16 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
         raise _response(error, field) from error
     params._backend = DELEGATED if _Reading.delegated else BACKEND
     params._backend_was_auto = True
+
+
+def _judge_if_known(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> bool:
+    if is_continuation(options):
+        return False
+    asked = asked_of(params)
+    if not all(compiler.holds(asked, prompt) for prompt in prompts):
+        return False
+    _judge(compiler, params, options, prompts)
+    return True
 
 
 def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> None:

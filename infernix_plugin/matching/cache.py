@@ -125,6 +125,11 @@ class BuildCache(Generic[Value]):
         own.set_result(value)
         return value, Outcome.BUILT
 
+    def holds(self, key: Hashable) -> bool:
+        """Whether :meth:`get` would return at once, with a value."""
+        with self._lock:
+            return key in self._values
+
     def stats(self) -> CacheStats:
         """A consistent snapshot."""
         with self._lock:

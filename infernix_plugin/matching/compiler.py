@@ -125,6 +125,22 @@ class ConstraintCompiler:
         compiled, outcome = self._cache.get(("structural_tag", text), lambda: self._build_structural_tag(text))
         return Preparation(compiled, outcome, perf_counter() - started)
 
+    def holds(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> bool:
+        """Whether :meth:`prepare` has nothing to build."""
+        return self._cache.holds((constraint, framing))
+
+    def holds_tools(
+        self, contract: ToolContract, content: OutputConstraint | None = None, *, framing: Framing = CONTENT
+    ) -> bool:
+        """Whether :meth:`prepare_tools` has nothing to build."""
+        if content is not None and contract.choice is CallChoice.NONE:
+            return self.holds(content, framing=framing)
+        return self._cache.holds((contract.identity(), content, framing))
+
+    def holds_structural_tag(self, text: str) -> bool:
+        """Whether :meth:`prepare_structural_tag` has nothing to build."""
+        return self._cache.holds(("structural_tag", text))
+
     def stats(self) -> CacheStats:
         """Totals of the cache since the start, and its present content."""
         return self._cache.stats()

@@ -106,6 +106,20 @@ class RequestCompiler:
                 return compiler.prepare(content, framing=framing)
         raise TypeError(f"{asked!r} asks for nothing")
 
+    def holds(self, asked: Asked, prompt_token_ids: list[int], *, delegated: bool = False) -> bool:
+        """Whether :meth:`prepare` and :meth:`session` are quick: nothing is to be built, and no text was written."""
+        if not self.is_ready or written_before(asked):
+            return False
+        framing = self.framing(asked, prompt_token_ids, delegated=delegated)
+        match asked:
+            case StructuralTag():
+                return self.compiler.holds_structural_tag(asked.after(framing).text)
+            case FramedOutput(ToolContract() as contract, content):
+                return self.compiler.holds_tools(contract, content, framing=framing)
+            case FramedOutput(None, OutputConstraint() as content) | (OutputConstraint() as content):
+                return self.compiler.holds(content, framing=framing)
+        return False
+
     def branch(self, asked: Asked, prompt_token_ids: list[int], *, delegated: bool = False) -> BranchObserver | None:
         """Return what will see whether the output becomes content or calls; ``None`` for a structural tag."""
         if isinstance(asked, StructuralTag):

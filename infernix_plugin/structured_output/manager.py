@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._grammar_drafter: GrammarDrafter | None = None
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
+        self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="infernix-reading")
         self.failures = StepFailures()
         self.aborted = AbortedRequests()
         logger.info(
@@ -70,15 +72,17 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             return
         budget = request.sampling_params.thinking_token_budget
         request.sampling_params.thinking_token_budget = None  # the masks keep it, not vLLM's sampler
-        if self._use_async_grammar_compilation and hasattr(self, "executor"):
-            structured.grammar = self.executor.submit(self._prepare, request, budget)
-            return
         done: Future[ConstrainedRequest] = Future()
-        try:
-            done.set_result(self._prepare(request, budget))
-        except Exception as error:
-            done.set_exception(error)
         structured.grammar = done
+        if self._use_async_grammar_compilation and hasattr(self, "executor"):
+            self._readers.submit(self._begin, done, request, budget)
+        else:
+            self._settle(done, request, budget)
+
+    def clear_backend(self) -> None:
+        """End the threads."""
+        self._readers.shutdown(wait=True, cancel_futures=True)
+        super().clear_backend()
 
     def validate_tokens(self, request: Any, spec_tokens: list[int]) -> list[int]:
         """Keep every draft, legal or not, but put what the grammar forces before them, if that is switched on."""
@@ -174,6 +178,25 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             most = int(self.vllm_config.scheduler_config.max_num_seqs) * (self._max_drafts + 1)
             self._rows = np.empty((max(rows, most), self._words), dtype=np.int32)
         return self._rows[:rows]
+
+    def _begin(self, done: Future[ConstrainedRequest], request: Any, thinking_tokens: int | None) -> None:
+        """Go on here with what is in the cache; a compile waits for its turn among compiles."""
+        with suppress(Exception):  # what is wrong is said by what comes next
+            if not self._is_known(request):
+                self.executor.submit(self._settle, done, request, thinking_tokens)
+                return
+        self._settle(done, request, thinking_tokens)
+
+    def _is_known(self, request: Any) -> bool:
+        params = request.sampling_params.structured_outputs
+        prompt = request.prompt_token_ids
+        return self._request_compiler().holds(asked_of(params), prompt, delegated=is_delegated(params))
+
+    def _settle(self, done: Future[ConstrainedRequest], request: Any, thinking_tokens: int | None) -> None:
+        try:
+            done.set_result(self._prepare(request, thinking_tokens))
+        except Exception as error:
+            done.set_exception(error)
 
     def _prepare(self, request: Any, thinking_tokens: int | None) -> ConstrainedRequest:
         try:

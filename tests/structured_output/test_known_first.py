@@ -1,0 +1,150 @@
+"""What is compiled does not wait in line behind compiles, in the API process and in the engine core."""
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from vllm.sampling_params import StructuredOutputsParams
+from vllm.v1.structured_output.request import StructuredOutputRequest
+
+from infernix_plugin.entrypoints import validation
+from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
+from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.matching import ConstraintCompiler
+from infernix_plugin.settings import Settings
+from infernix_plugin.structured_output import structural_tag
+from infernix_plugin.structured_output.compilers import RequestCompiler
+from infernix_plugin.structured_output.framed_output import FramedOutput
+from infernix_plugin.structured_output.manager import InfernixManager
+from tests.framing.calling import CONTROL, DOMAIN
+
+PROMPT = [1, 2]
+
+
+class Compiler:
+    """Knows one regular expression."""
+
+    def __init__(self):
+        self.prepared = []
+
+    def holds(self, asked, prompt, *, delegated=False):
+        assert prompt == PROMPT
+        return asked.source == "known"
+
+
+class Line:
+    """Compiles that nobody gets to."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def submit(self, function, *arguments):
+        self.waiting.append((function, arguments))
+        return Future()
+
+
+def request(pattern):
+    params = SimpleNamespace(structured_outputs=StructuredOutputsParams(regex=pattern), thinking_token_budget=None)
+    structured = StructuredOutputRequest(params.structured_outputs)
+    return SimpleNamespace(sampling_params=params, prompt_token_ids=PROMPT, structured_output_request=structured)
+
+
+def result_of(asked):
+    """What vLLM's scheduler finds in the request, once it is there."""
+    structured = asked.structured_output_request
+    structured._grammar.exception(10)
+    assert structured.is_grammar_ready
+    return structured.grammar
+
+
+@pytest.fixture
+def manager():
+    made = InfernixManager.__new__(InfernixManager)
+    made._compiler, made._use_async_grammar_compilation = Compiler(), True
+    made.executor, made._readers = Line(), ThreadPoolExecutor(1)
+    made._prepare = lambda asked, budget: asked.sampling_params.structured_outputs.regex
+    yield made
+    made._readers.shutdown()
+
+
+def test_the_engine_core_goes_on_with_what_it_has(manager):
+    known, new = request("known"), request("new")
+    manager.grammar_init(new)
+    manager.grammar_init(known)
+    assert result_of(known) == "known"
+    ((settle, arguments),) = manager.executor.waiting
+    assert not new.structured_output_request.is_grammar_ready
+    settle(*arguments)
+    assert result_of(new) == "new"
+
+
+def test_the_engine_core_says_what_went_wrong(manager):
+    def fail(asked, budget):
+        raise ValueError("no")
+
+    manager._prepare = fail
+    known = request("known")
+    manager.grammar_init(known)
+    assert isinstance(result_of(known), ValueError)
+
+
+def test_no_request_is_lost_where_nobody_can_tell(manager):
+    def holds(*_, **__):
+        raise TypeError("no prompt")
+
+    manager._compiler.holds = holds
+    asked = request("new")
+    manager.grammar_init(asked)
+    assert result_of(asked) == "new"
+
+
+@pytest.mark.parametrize("pattern", ["known", "new"])
+def test_the_api_process_answers_what_it_has(monkeypatch, pattern):
+    judged, lines = [], []
+    monkeypatch.setattr(validation, "_judge", lambda compiler, params, *_: judged.append(params.regex))
+    monkeypatch.setattr(validation, "compiler_for", lambda *_: Compiler())
+
+    class Loop(asyncio.SelectorEventLoop):
+        def run_in_executor(self, executor, function, *arguments):
+            lines.append(executor)
+            return super().run_in_executor(executor, function, *arguments)
+
+    params = StructuredOutputsParams(regex=pattern)
+    asked = SimpleNamespace(structured_outputs=params, extract_structured_outputs=lambda: params, messages=[])
+    inputs = [{"prompt_token_ids": PROMPT}]
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(validation.validate_request(None, None, asked, inputs, "structured_outputs"))
+    assert judged == [pattern]
+    assert lines == [validation._readers] + [validation._threads] * (pattern == "new")
+
+
+TOOLS = ToolContract((Tool("f"),), CallChoice.REQUIRED)
+TAG = '{"type": "structural_tag", "format": {"type": "const_string", "value": "x"}}'
+ASKED = {
+    "content": OutputConstraint.regex("a+"),
+    "tools": FramedOutput(TOOLS, None),
+    "tools or content": FramedOutput(ToolContract((Tool("f"),)), OutputConstraint.regex("b+")),
+    "no tools": FramedOutput(ToolContract((Tool("f"),), CallChoice.NONE), OutputConstraint.regex("c+")),
+    "a structural tag": structural_tag.from_json(TAG),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("prompt", [[], [CONTROL["<think>"]]], ids=["content", "thinking"])
+def test_what_was_prepared_is_held(asked, prompt):
+    compiler = RequestCompiler(None, None, Settings())
+    assert not compiler.holds(asked, prompt)  # no vocabulary yet
+    compiler._compiler = ConstraintCompiler(DOMAIN)
+    assert not compiler.holds(asked, prompt)
+    compiler.prepare(asked, prompt)
+    assert compiler.holds(asked, prompt)
+    assert not compiler.holds(asked, [CONTROL["<think>"]] if not prompt else [])
+
+
+def test_a_written_text_is_not_read_on_the_way():
+    compiler = RequestCompiler(None, None, Settings())
+    compiler._compiler = ConstraintCompiler(DOMAIN)
+    asked = FramedOutput(None, OutputConstraint.regex("a+"), "aa")
+    compiler.prepare(asked, [])
+    assert not compiler.holds(asked, [])
