@@ -9,9 +9,11 @@ cores and workers, which may run on machines with other variables, have the same
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
@@ -21,11 +23,17 @@ from infernix_plugin.errors import SettingsError
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.spec_decode.ngram_copy import CopyBounds
 
+logger = logging.getLogger(__name__)
+
 SECTION = "infernix"
 VARIABLE_PREFIX = "INFERNIX_"
 
 _DEFAULTS = GrammarOptions()
 _COPY_BOUNDS = CopyBounds()
+
+
+def _variable(name: str) -> str:
+    return VARIABLE_PREFIX + name.upper()
 
 
 class Settings(BaseModel):
@@ -105,6 +113,11 @@ class Settings(BaseModel):
         return CopyBounds(self.ngram_min_match, self.ngram_max_match, self.ngram_candidates, self.ngram_window)
 
 
+_VARIABLES = ("INFERNIX_DISABLE", *map(_variable, Settings.model_fields))
+_NEARLY = 0.9
+"""How alike a variable and a setting are, of 1, for the one to be a slip of the pen for the other."""
+
+
 def load(additional_config: object = None, environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings of one engine.
 
@@ -124,11 +137,19 @@ def load(additional_config: object = None, environment: Mapping[str, str] | None
         text = environment.get(_variable(name), "").strip()
         if text:
             values[name] = text
+    for unknown in _unknown_variables(environment):
+        meant = get_close_matches(unknown, _VARIABLES, n=1, cutoff=_NEARLY)
+        if meant:
+            raise SettingsError(f"there is no setting {unknown}; did you mean {meant[0]}?")
     values.update(section)
     try:
         return Settings.model_validate(values)
     except ValidationError as invalid:
         raise SettingsError("; ".join(_explain(error, section) for error in invalid.errors())) from None
+
+
+def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    return sorted(name for name in environment if name.startswith(VARIABLE_PREFIX) and name not in _VARIABLES)
 
 
 _current: Settings | None = None
@@ -140,7 +161,10 @@ def configure(additional_config: object) -> Settings:
     Raises:
         SettingsError: see :func:`load`.
     """
-    return _keep(load(additional_config))
+    loaded = load(additional_config)
+    for unknown in _unknown_variables(os.environ):
+        logger.warning("The environment variable %s is no setting and has no effect", unknown)
+    return _keep(loaded)
 
 
 def adopt(additional_config: object) -> Settings:
@@ -169,10 +193,6 @@ def travelling(additional_config: object, settings: Settings) -> object:
 def current() -> Settings:
     """Return the settings of this process: the configured ones, or those of the environment alone."""
     return _current if _current is not None else load()
-
-
-def _variable(name: str) -> str:
-    return VARIABLE_PREFIX + name.upper()
 
 
 def _explain(error: Any, section: Mapping[str, Any]) -> str:

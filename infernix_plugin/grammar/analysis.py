@@ -38,8 +38,7 @@ def fold(node: Node, combine: Callable[[Node, list[Value]], Value], leaf: type[N
     """
     values: list[Value] = []
     pending: list[tuple[Node, bool]] = [(node, False)]
-    while pending:
-        current, ready = pending.pop()
+    for current, ready in budget.drained(pending):
         below = () if leaf is not None and isinstance(current, leaf) else children(current)
         if below and not ready:
             pending.append((current, True))
@@ -78,7 +77,7 @@ class SharedFold(Generic[Value]):
         found: dict[int, tuple[Node, int, Value]] = {}
         order: list[tuple[Node, tuple[Node, ...]]] = []
         pending = [root]
-        for node in pending:  # grows: every node comes after the one it is in
+        for node in budget.watched(pending):  # grows: every node comes after the one it is in
             entry = self._known.get(id(node))
             if entry is not None and entry[0] is node:
                 found[id(node)] = entry
@@ -86,7 +85,7 @@ class SharedFold(Generic[Value]):
             below = () if self._leaf is not None and isinstance(node, self._leaf) else children(node)
             order.append((node, below))
             pending.extend(below)
-        for node, below in reversed(order):
+        for node, below in budget.watched(reversed(order)):
             if id(node) in found:
                 continue
             weight, values = _own_weight(node), []
@@ -165,8 +164,7 @@ def _outline(node: Node) -> Outline:
     intersects = False
     outer = 0
     pending = [node]
-    while pending:
-        current = pending.pop()
+    for current in budget.drained(pending):
         outer += not isinstance(current, Lexeme)
         below = () if isinstance(current, _LEAVES) else children(current)
         intersects = intersects or isinstance(current, _OPERATORS)
@@ -222,8 +220,8 @@ def reachable(grammar: Grammar) -> set[str]:
     """The rules that the entry rule needs, itself included."""
     seen = {grammar.root}
     pending = [grammar.root]
-    while pending:
-        for name in references(grammar.rules[pending.pop()]):
+    for rule in budget.drained(pending):
+        for name in references(grammar.rules[rule]):
             if name not in seen:
                 seen.add(name)
                 pending.append(name)
@@ -237,7 +235,7 @@ def components(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
     on_path: set[str] = set()
     path: list[str] = []
     found: list[list[str]] = []
-    for start in edges:
+    for start in budget.watched(edges):
         if start in index:
             continue
         index[start] = low[start] = len(index)
@@ -246,7 +244,7 @@ def components(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
         calls = [(start, iter(edges[start]))]
         while calls:
             name, successors = calls[-1]
-            for successor in successors:
+            for successor in budget.watched(successors):
                 if successor not in index:
                     index[successor] = low[successor] = len(index)
                     path.append(successor)

@@ -6,13 +6,19 @@ context variable, so the steps need no parameter for it, and without a budget a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
+from typing import TypeVar
 
 from infernix_plugin.errors import ConstraintTooLarge
+
+Item = TypeVar("Item")
+
+_STRIDE = 64
+"""Items of a loop between two looks at the clock, where an item takes less than a look or not much more."""
 
 
 class CompileTimeout(ConstraintTooLarge):
@@ -71,3 +77,21 @@ def checkpoint() -> None:
             f"The compile takes longer than max_compile_seconds, which is {budget.seconds:g}",
             hint="Simplify the constraint, or raise max_compile_seconds in the server's settings.",
         )
+
+
+def watched(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, also those added meanwhile, with a :func:`checkpoint` before the first and then now and again."""
+    for count, item in enumerate(items):
+        if count % _STRIDE == 0:
+            checkpoint()
+        yield item
+
+
+def drained(pending: list[Item]) -> Iterator[Item]:
+    """The last item taken away, until there is none, with a :func:`checkpoint` as in :func:`watched`."""
+    count = 0
+    while pending:
+        if count % _STRIDE == 0:
+            checkpoint()
+        count += 1
+        yield pending.pop()

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import has_intersections, reachable, references
 from infernix_plugin.grammar.ir import Alt, CharSet, Grammar, Literal, Node, Ref, Repeat, Seq, TokenSet
 from infernix_plugin.grammar.pool import Facts, Pool
@@ -75,7 +76,7 @@ class _Writer:
         is_needed = any(self._root in references(body) for body in self._bodies.values())
         self._queue.append((ROOT, self._pool.ref(self._root) if is_needed else self._bodies[self._root]))
         # The queue grows while it is written.
-        return "".join(f"{name} ::= {self._rule_body(body)}\n" for name, body in self._queue)
+        return "".join(f"{name} ::= {self._rule_body(body)}\n" for name, body in budget.watched(self._queue))
 
     def _rule(self, body: Node) -> str:
         """The name of a rule for ``body``; equal bodies share one."""
@@ -142,7 +143,7 @@ class _Writer:
     def _choice(self, node: Node, depth: int) -> str:
         """``node`` where alternatives may stand without parentheses."""
         if isinstance(node, Alt) and node.options:
-            return " | ".join(self._sequence(option, depth) for option in node.options)
+            return " | ".join(self._sequence(option, depth) for option in budget.watched(node.options))
         if isinstance(node, Repeat) and (node.minimum, node.maximum) == (0, 1) and not _is_letter(node.item):
             return f'"" | {self._choice(node.item, depth)}'
         return self._sequence(node, depth)

@@ -12,6 +12,8 @@ import re
 from json import JSONEncoder
 from typing import NamedTuple, TypeGuard
 
+from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import SharedFold, nullable, productive, references
 from infernix_plugin.grammar.ir import (
     EPSILON,
@@ -36,6 +38,9 @@ from infernix_plugin.grammar.ir import (
 
 MAX_GROUP_DEPTH = 24
 """Deepest nesting inside one rule; what is deeper becomes a rule of its own."""
+MAX_SYMBOLS = 65_000
+"""Most rules, groups and pieces of text outside terminals. llguidance takes 65,525 symbols in all and says so after
+seconds, and memory, that nobody can stop: what it takes for them grows with their square, up to two seconds."""
 _LONG = 1024
 """Characters from which on a text is no regular expression: of those llguidance makes a hundred bytes for each."""
 _ANY_TEXT = "/(?s:.*)/"
@@ -50,6 +55,7 @@ def emit_lark(grammar: Grammar) -> str:
 
     Raises:
         ValueError: a character set, an intersection or a complement stands outside every lexeme.
+        ConstraintTooLarge: more than :data:`MAX_SYMBOLS` symbols.
     """
     return _Writer(grammar).text()
 
@@ -90,8 +96,15 @@ class _Writer:
 
     def text(self) -> str:
         rules = [f"start: {self._rule(self._grammar.root)}"]
-        for name, body in self._queue:  # grows while it is written
+        for name, body in budget.watched(self._queue):  # grows while it is written
             rules.append(f"{name}: {self._choice(body, 0)}")
+        # No piece of text holds one of these characters: each bracket is a group, each pair of slashes a piece.
+        symbols = len(rules) + sum(rule.count("(") + rule.count("/") // 2 for rule in budget.watched(rules))
+        if symbols > MAX_SYMBOLS:
+            raise ConstraintTooLarge(
+                f"the constraint is over a limit of its engine: it needs {symbols} symbols; the most is {MAX_SYMBOLS}",
+                hint="fewer members, listed values and alternatives need fewer",
+            )
         terminals = [f"{name}: {body}" for body, name in self._terminals.items()]
         # Forcing would restrict the mask to one canonical tokenisation where the text has only one way to go on.
         return "\n".join(['%llguidance {"no_forcing": true}', *rules, *terminals, ""])
@@ -111,16 +124,17 @@ class _Writer:
         if not isinstance(node, Alt):
             return self._sequence(node, depth)
         # One terminal for all single-piece literals: it is cut in the same way, and long lists stay within limits.
-        pieces = [option.text for option in node.options if _is_piece(option)]
+        pieces = [option.text for option in budget.watched(node.options) if _is_piece(option)]
         merged = len(pieces) > 1
-        options = [self._sequence(option, depth) for option in node.options if not merged or not _is_piece(option)]
+        others = [option for option in node.options if not merged or not _is_piece(option)]
+        options = [self._sequence(option, depth) for option in budget.watched(others)]
         if merged:
             options.append(self._lexeme(words(pieces)))
         return " | ".join(options) or self._lexeme(NEVER)
 
     def _sequence(self, node: Node, depth: int) -> str:
         items = node.items if isinstance(node, Seq) else (node,)
-        return " ".join(self._element(item, depth) for item in items) or '""'
+        return " ".join(self._element(item, depth) for item in budget.watched(items)) or '""'
 
     def _element(self, node: Node, depth: int) -> str:
         match node:

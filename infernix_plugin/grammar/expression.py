@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import EPSILON, NEVER, Alt, CharSet, Literal, Node, Repeat, Seq, joined, repeat
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.source import Source
@@ -189,6 +190,7 @@ class Expression:
 
     def _count(self, offset: int) -> None:
         self._nodes += 1
+        budget.checkpoint()
         if self._nodes > self._options.max_nodes:
             raise self._source.too_large(f"more than {self._options.max_nodes} nodes (max_nodes)", offset)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from infernix_plugin.errors import ConstraintError, excerpt
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.expression import Expression
 from infernix_plugin.grammar.ir import ANY_CHAR, CharSet, Grammar, Literal, Node, Ref, TokenSet, charset, complement
 from infernix_plugin.grammar.options import GrammarOptions
@@ -165,6 +166,7 @@ class _GbnfReader(RuleReader):
         self._at += 1
         parts: list[str] = []
         while self._at < len(self._text):
+            budget.checkpoint()
             if self._text[self._at] == '"':
                 self._at += 1
                 return Literal("".join(parts))
@@ -183,6 +185,7 @@ class _GbnfReader(RuleReader):
         self._at += negated
         ranges: list[tuple[int, int]] = []
         while self._at < len(self._text):
+            budget.checkpoint()
             at = self._at
             if self._text[at] == "]":
                 self._at += 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.places import UniqueItems
 
 MAX_SCALAR = 0x10FFFF
@@ -286,7 +287,6 @@ def rebuilt(node: Node, below: list[Node]) -> Node:
 def walk(node: Node) -> Iterator[Node]:
     """Every node of the tree below and including ``node``, without recursion and not through :class:`Ref`."""
     pending = [node]
-    while pending:
-        current = pending.pop()
+    for current in budget.drained(pending):
         yield current
         pending.extend(children(current))

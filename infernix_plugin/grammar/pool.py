@@ -288,8 +288,7 @@ class Pool:
         """
         done: dict[int, Node] = {}
         pending: list[tuple[Node, bool]] = [(node, False)]
-        while pending:
-            current, ready = pending.pop()
+        for current, ready in budget.drained(pending):
             if id(current) in done:
                 continue
             if ready:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from infernix_plugin.errors import ConstraintError, InvalidRegex, excerpt
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.assertions import END, START, Assertion, Unresolved, asserts, boundary, resolve
 from infernix_plugin.grammar.expression import Expression, choice_of, sequence
 from infernix_plugin.grammar.ir import (
@@ -301,6 +302,7 @@ class _Reader:
         self._at += negated
         ranges: list[tuple[int, int]] = []
         while self._at < len(self._text):
+            budget.checkpoint()
             if self._peek() == "]":
                 self._at += 1
                 members = charset(ranges)

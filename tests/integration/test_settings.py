@@ -38,6 +38,9 @@ def test_the_section_wins_over_the_environment():
             "ngram_min_match <= ngram_max_match < ngram_window must hold: 3, 2,",
         ),
         ({}, {"INFERNIX_MAX_COLD_COMPILES": "many"}, "INFERNIX_MAX_COLD_COMPILES = 'many'"),
+        ({}, {"INFERNIX_MAX_CHOICE": "3"}, "no setting INFERNIX_MAX_CHOICE; did you mean INFERNIX_MAX_CHOICES?"),
+        ({}, {"INFERNIX_CACHE_BYTE": ""}, "did you mean INFERNIX_CACHE_BYTES?"),
+        ({}, {"INFERNIX_DISABLED": "1"}, "did you mean INFERNIX_DISABLE?"),
     ],
 )
 def test_mistakes_are_one_line(config, environment, says):
@@ -45,6 +48,13 @@ def test_mistakes_are_one_line(config, environment, says):
         settings.load(config, environment)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_variable_that_is_like_no_setting_is_named_in_the_log(monkeypatch, caplog):
+    monkeypatch.setenv("INFERNIX_OTHER", "x")
+    monkeypatch.setattr(settings, "_current", None)
+    settings.configure(None)
+    assert "INFERNIX_OTHER is no setting" in caplog.text
 
 
 def test_a_mistake_stops_the_start_before_the_model_is_read(tmp_path):

@@ -9,7 +9,7 @@ from infernix_plugin import ConstraintCompiler, ConstraintTooLarge, OutputConstr
 
 @pytest.fixture(scope="module")
 def compiler(tiny_model) -> ConstraintCompiler:
-    return ConstraintCompiler(TokenDomain.from_pretrained(tiny_model))
+    return ConstraintCompiler(TokenDomain.from_pretrained(tiny_model), max_compile_seconds=300.0)
 
 
 def members(count: int, *, closed: bool) -> dict:

@@ -17,7 +17,6 @@ from infernix_plugin.entrypoints.check.validity import schema_valid
 from infernix_plugin.entrypoints.check.vocabulary import Vocabulary, load_vocabulary
 from infernix_plugin.errors import ConstraintError, SettingsError
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
-from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.compiler import Preparation
@@ -46,14 +45,14 @@ def check(options: CheckOptions) -> Report:
     if options.source == options.instance == STDIN:
         raise typer.BadParameter("only one of the constraint and the instance can come from standard input")
     kind = kind_of(options.source, options.kind)
-    limits = _limits()
+    own = _settings()
     instance = None if options.instance is None else read_bytes(options.instance)
     vocabulary = load_vocabulary(options.tokenizer)
     domain = vocabulary.domain
     report = Report(kind.value, vocabulary.name, domain.vocab_size, supported=True)
     try:
         constraint = read_constraint(options.source, kind)
-        prepared = _prepare(domain, constraint, limits)
+        prepared = _prepare(domain, constraint, own)
     except ConstraintError as error:
         return replace(report, supported=False, error=problem_of(error))
     compiled = prepared.compiled
@@ -70,16 +69,18 @@ def check(options: CheckOptions) -> Report:
     )
 
 
-def _limits() -> GrammarOptions:
+def _settings() -> settings.Settings:
     try:
-        return settings.current().grammar_options()
+        return settings.current()
     except SettingsError as error:
         raise typer.BadParameter(str(error)) from None
 
 
-def _prepare(domain: TokenDomain, constraint: Constraint, limits: GrammarOptions) -> Preparation:
+def _prepare(domain: TokenDomain, constraint: Constraint, own: settings.Settings) -> Preparation:
     """Compile twice, without a cache: the first time also pays for loading the engine and indexing the vocabulary."""
-    compiler = ConstraintCompiler(domain, options=limits, cache_bytes=0)
+    compiler = ConstraintCompiler(
+        domain, options=own.grammar_options(), cache_bytes=0, max_compile_seconds=own.max_compile_seconds
+    )
     if isinstance(constraint, StructuralTag):
         compiler.compile_structural_tag(constraint.text)
         return compiler.prepare_structural_tag(constraint.text)

@@ -46,6 +46,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Objects,
     Shape,
     Strings,
+    located,
     pointer_of,
 )
 from infernix_plugin.grammar.json_schema.spacing import spaced
@@ -99,7 +100,9 @@ class _StrictArguments(Lowering):
                     f"An argument of a tool cannot have a name that is empty or holds a line break or {'>'!r}",
                     location=f"{ROOT}/properties",
                 )
-            value = self._value(name, self._reducer.member(branch, name))
+            goal = self._reducer.member(branch, name) or (child(ROOT, "properties", name),)  # without demands: no place
+            with located(goal):
+                value = self._value(name, goal)
             parts.append((seq(argument_heading(name), value), name in branch.required))
         most = len(parts) if branch.maximum is None else branch.maximum
         if branch.minimum > len(branch.required) or most < len(parts):
@@ -154,7 +157,6 @@ class _StrictArguments(Lowering):
         return branch
 
     def _value(self, name: str, goal: Goal) -> Node:
-        goal = goal or (child(ROOT, "properties", name),)  # what demands nothing has no other place
         shape = self._reducer.shape(goal)
         texts = tuple(branch for branch in shape if branch.kind == "string")
         others = tuple(branch for branch in shape if branch.kind != "string")

@@ -66,7 +66,7 @@ class Derivatives:
             case Not(item):
                 return pool.complement(self.after(item, char))
             case _:
-                return pool.alt(*(self.after(option, char) for option in children(node)))
+                return pool.alt(*(self.after(option, char) for option in budget.watched(children(node))))
 
 
 class Intersection:

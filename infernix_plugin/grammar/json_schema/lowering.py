@@ -41,6 +41,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Finite,
     Goal,
     Inexpressible,
+    Listing,
     Null,
     Numbers,
     Objects,
@@ -48,6 +49,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     Some,
     Strings,
     join,
+    located,
     negated,
     pointer_of,
 )
@@ -84,6 +86,7 @@ class Lowering:
         self._names: dict[Branch, str] = {}
         self._pending: deque[tuple[str, Branch, Goal]] = deque()
         self._nodes = 0
+        self._listed: dict[Goal, Shape] = {}
         self._watched: set[Branch] = set()
 
     def grammar(self) -> Grammar:
@@ -97,7 +100,8 @@ class Lowering:
         self._define("root", self.root())
         while self._pending:
             name, branch, goal = self._pending.popleft()
-            self._define(name, self._body(name, branch, goal))
+            with located(goal):
+                self._define(name, self._body(name, branch, goal))
         grammar = Grammar({**self._rules, **values.shared_rules(self._options)})
         alive = productive_rules(grammar.rules)
         if grammar.root not in alive:
@@ -130,10 +134,23 @@ class Lowering:
 
     def value(self, goal: Goal) -> Node:
         """The values that satisfy the goal, as a reference or a short literal."""
-        shape = self._reducer.shape(goal)
+        budget.checkpoint()
+        shape = self._shape(goal)
         if shape == ANY:
             return values.VALUE
-        return alt(*(self._branch(part, goal) for branch in shape for part in self._cases(branch)))
+        return alt(*(self._branch(part, goal) for branch in budget.watched(shape) for part in self._cases(branch)))
+
+    def _shape(self, goal: Goal) -> Shape:
+        """What satisfies the goal; lists of strings, such as the consts of an anyOf, are one list."""
+        shape = self._reducer.shape(goal)
+        lists = [branch for branch in shape if isinstance(branch, Finite) and branch.kind == "string"]
+        if len(lists) < 2:
+            return shape
+        if goal not in self._listed:
+            texts = [value for branch in budget.watched(lists) for value in self._reducer.values(branch)]
+            others = (branch for branch in shape if not isinstance(branch, Finite) or branch.kind != "string")
+            self._listed[goal] = (Finite("string", Listing(tuple(texts))), *others)
+        return self._listed[goal]
 
     def _cases(self, branch: Branch) -> Shape:
         return self._reducer.witnesses(branch) if isinstance(branch, Objects) and branch.some else (branch,)
@@ -312,14 +329,11 @@ class Lowering:
                 return NEVER
             return seq(repeated, repeat(seq(COMMA, repeated), max(0, least - 1), None if most is None else most - 1))
         rest = repeat(seq(COMMA, repeated), least, most)
-        for index in range(len(items) - 1, 0, -1):
-            more = seq(COMMA, items[index], rest)
-            if index >= minimum:
-                self._define(f"{name}_{index}", optional(more))
-                rest = Ref(f"{name}_{index}")
-            else:
-                rest = more
-        return seq(items[0], rest)
+        for index in range(len(items) - 1, max(minimum, 1) - 1, -1):
+            self._define(f"{name}_{index}", optional(seq(COMMA, items[index], rest)))
+            rest = Ref(f"{name}_{index}")
+        needed = (part for item in items[1:minimum] for part in (COMMA, item))
+        return seq(items[0], *needed, rest)
 
     # Objects ----------------------------------------------------------------------------------------------------
 
@@ -441,7 +455,7 @@ class Lowering:
         return next((part for part in parts if not self._is_productive(part, alive)), None)
 
     def _is_productive(self, goal: Goal, alive: set[str]) -> bool:
-        shape = self._reducer.shape(goal)
+        shape = self._shape(goal)
         return any(branch in _FREE or self._names.get(branch, "value") in alive for branch in shape)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.analysis import references
 from infernix_plugin.grammar.ir import NEVER, Alt, Grammar, Node, Ref, Repeat, Seq, alt, repeat, seq
 
@@ -19,7 +20,7 @@ def productive_rules(rules: Mapping[str, Node]) -> set[str]:
     while True:
         waiting.reverse()  # chains of rules run in both directions
         failed = []
-        for name in waiting:
+        for name in budget.watched(waiting):
             if _productive(rules[name], productive):
                 productive.add(name)
             else:
@@ -47,8 +48,7 @@ def pruned(grammar: Grammar, productive: set[str]) -> Grammar:
     """The reachable rules, the entry rule first, without the alternatives that lead to an unproductive rule."""
     kept: dict[str, Node] = {}
     pending = [grammar.root]
-    while pending:
-        name = pending.pop()
+    for name in budget.drained(pending):
         if name in kept:
             continue
         body = grammar.rules[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -42,6 +42,7 @@ from infernix_plugin.grammar.json_schema.shape import (
     alternatives,
     is_negated,
     join,
+    located,
     meet,
     meet_branches,
     negated,
@@ -169,6 +170,7 @@ class Reducer:
         begun: dict[str, _Work] = {}
         pending = [pointer]
         while pending:
+            budget.checkpoint()
             current = pending[-1]
             if current in self._shapes:
                 pending.pop()
@@ -284,6 +286,7 @@ class Reducer:
         """Whether a required member is ruled out by the facts of its schemas."""
         if not isinstance(branch, Objects) or len(branch.layers) < 2:
             return False
+        budget.checkpoint()
         return any(self._is_plainly_contradictory(_member_goal(branch, name)) for name in branch.required)
 
     def _is_plainly_contradictory(self, goal: Goal) -> bool:
@@ -322,9 +325,11 @@ class Reducer:
         while self._exclusions:
             exclusion = self._exclusions.pop()
             told_apart = self._overlaps.get(exclusion.location, frozenset())
-            for (i, part), (j, rival) in combinations(enumerate(exclusion.parts), 2):
-                for branch in self._meet(part, rival, exclusion.location):
-                    if (i, j, branch.kind) not in told_apart and self.may_hold((branch,)):
+            for i, j in _rivals(exclusion.parts):
+                for branch in self._meet(exclusion.parts[i], exclusion.parts[j], exclusion.location):
+                    with located((exclusion.location,)):
+                        is_both = (i, j, branch.kind) not in told_apart and self.may_hold((branch,))
+                    if is_both:
                         pairs = (i, j, branch.kind), (j, i, branch.kind)
                         found.setdefault(exclusion.location, set()).update(pairs)
         return found
@@ -486,8 +491,11 @@ class Reducer:
 
     def values(self, branch: Finite) -> tuple[Json, ...]:
         """The listed values that satisfy the branch's other assertions."""
-        listed = branch.listing.values
-        return tuple([value for value in listed if all(self._accepts(given, value) for given in branch.given)])
+        return tuple([value for value in branch.listing.values if self._satisfies(branch.given, value)])
+
+    def _satisfies(self, given: Sequence[Branch], value: Json) -> bool:
+        budget.checkpoint()
+        return all(self._accepts(branch, value) for branch in budget.watched(given))
 
     def listed(self, goal: Goal) -> list[Json] | None:
         """The values that satisfy the goal, if they are listed in the schema."""
@@ -506,6 +514,7 @@ class Reducer:
 
     def accepts(self, goal: Goal, value: Json) -> bool:
         """Whether a value of the same types as the reader's satisfies the goal."""
+        budget.checkpoint()
         shape = self.shape(goal)
         for branch in shape:  # noqa: SIM110  a generator would take as much stack again, at every level of the value
             if self._accepts(branch, value):
@@ -571,6 +580,29 @@ def refusal(branch: Inexpressible) -> UnsupportedSchema:
         location=pointer_of((branch.location,)),
         hint="describe the values that are allowed",
     )
+
+
+def _rivals(parts: Sequence[Shape]) -> Iterator[tuple[int, int]]:
+    """The pairs of parts, by index, that may have a value in common: of two lists of values, those that share one."""
+    owners: dict[Hashable, list[int]] = {}
+    unlisted: list[int] = []
+    for index, part in enumerate(budget.watched(parts)):
+        lists = [branch for branch in part if isinstance(branch, Finite)]
+        if len(lists) < len(part):
+            unlisted.append(index)
+            continue
+        for value in {identity(value) for branch in lists for value in branch.listing.values}:
+            owners.setdefault(value, []).append(index)
+    seen: set[tuple[int, int]] = set()
+    for pair in budget.watched(pair for sharing in owners.values() for pair in combinations(sharing, 2)):
+        if pair not in seen:
+            seen.add(pair)
+            yield pair
+    others = frozenset(unlisted)
+    for one in unlisted:
+        for other in budget.watched(range(len(parts))):
+            if other > one or other not in others:
+                yield min(one, other), max(one, other)
 
 
 def _member_goal(branch: Objects, name: str) -> Goal:

@@ -8,11 +8,13 @@ one: what ``enum``, ``default`` or an unknown keyword holds is not looked into. 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from infernix_plugin.errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema, excerpt
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.json_schema import uri
 from infernix_plugin.grammar.json_schema.json_value import ROOT, Json, child, shown
 
@@ -86,14 +88,13 @@ class References:
         identity = self._identity(self._root, self.dialect) or ""
         self._add(Resource(ROOT, self._root, uri.resolve(_BASE, identity)[0], self.dialect, certain=True))
         pending = [(ROOT, self._root, self._resources[ROOT])]
-        while pending:
-            pointer, schema, resource = pending.pop()
+        for pointer, schema, resource in budget.drained(pending):
             if isinstance(schema, dict):
                 resource = self._entered(pointer, schema, resource)
                 pending.extend((place, inner, resource) for place, inner in subschemas(pointer, schema))
             self._nearest[pointer] = resource
-        names = [name for resource in self._resources.values() for name in resource.dynamic]
-        self._ambiguous = {name for name in names if names.count(name) > 1}
+        owners = Counter(name for resource in self._resources.values() for name in resource.dynamic)
+        self._ambiguous = {name for name, count in owners.items() if count > 1}
 
     def _add(self, resource: Resource) -> None:
         self._resources[resource.pointer] = resource
@@ -303,8 +304,7 @@ def subschemas(pointer: str, schema: dict[str, Json]) -> Iterator[tuple[str, Jso
 
 def _below(value: Json) -> Iterator[Json]:
     pending = [value]
-    while pending:
-        schema = pending.pop()
+    for schema in budget.drained(pending):
         if isinstance(schema, dict):
             yield schema
             pending.extend(inner for _, inner in subschemas(ROOT, schema))

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Container, Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
+from infernix_plugin.errors import ConstraintError
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Node
 from infernix_plugin.grammar.json_schema.derivatives import Intersection
 from infernix_plugin.grammar.json_schema.json_value import ROOT, Json, identity
@@ -49,6 +52,17 @@ def either(*places: str) -> str:
 def alternatives(place: str) -> Goal:
     """The places that ``place`` was made of by :func:`either`, or none."""
     return tuple(json.loads(place.removeprefix(_EITHER))) if place.startswith(_EITHER) else ()
+
+
+@contextmanager
+def located(goal: Goal) -> Iterator[None]:
+    """Give an error that has no place that of the goal; a time-out means the whole document."""
+    try:
+        yield
+    except ConstraintError as error:
+        if error.location is None and not isinstance(error, budget.CompileTimeout):
+            error.location = pointer_of(goal)
+        raise
 
 
 def pointer_of(goal: Goal) -> str:
@@ -464,6 +478,7 @@ def meet_branches(left: Branch, right: Branch) -> Branch | None:
 
 
 def _unless_empty(branch: Numbers | Strings | Arrays | Objects) -> Branch | None:
+    budget.checkpoint()
     return None if branch.empty else branch
 
 
@@ -471,12 +486,12 @@ def meet(left: Shape, right: Shape) -> Shape:
     """The values in both shapes."""
     if left == ANY or right == ANY:
         return right if left == ANY else left
-    pairs = (meet_branches(one, other) for one in left for other in right if one.kind == other.kind)
+    pairs = (meet_branches(one, other) for one in left for other in budget.watched(right) if one.kind == other.kind)
     return unite(branch for branch in pairs if branch is not None)
 
 
 def unite(branches: Iterable[Branch]) -> Shape:
     """The values in any of the branches; an unconstrained branch swallows the others of its type."""
-    found = dict.fromkeys(branches)
+    found = dict.fromkeys(budget.watched(branches))
     whole = {branch.kind for branch in found if branch == UNCONSTRAINED[branch.kind]}
     return tuple(branch for branch in found if branch.kind not in whole or branch == UNCONSTRAINED[branch.kind])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import EPSILON, Lexeme, Literal, Node, Ref, alt, chars, optional, repeat, seq, words
 from infernix_plugin.grammar.json_schema import numbers
 from infernix_plugin.grammar.json_schema.json_value import Json, Number
@@ -49,9 +50,9 @@ def braced(opening: str, content: Node, closing: str, *, may_be_empty: bool = Tr
 
 def one_of(listed: Sequence[Json]) -> Node:
     """One of the values; many strings are one terminal."""
-    texts = [spelling(value) for value in listed if isinstance(value, str)]
+    texts = [spelling(value) for value in budget.watched(listed) if isinstance(value, str)]
     if len(texts) < 2:
-        return alt(*map(literal, listed))
+        return alt(*map(literal, budget.watched(listed)))
     return alt(Lexeme(words(texts)), *(literal(value) for value in listed if not isinstance(value, str)))
 
 
@@ -67,10 +68,10 @@ def literal(value: Json) -> Node:
         case str():
             return Literal(spelling(value))
         case list():
-            opening, parts, closing = "[", [literal(item) for item in value], "]"
+            opening, parts, closing = "[", [literal(item) for item in budget.watched(value)], "]"
         case _:
             opening, closing = "{", "}"
-            parts = [seq(Literal(spelling(name)), COLON, literal(item)) for name, item in value.items()]
+            parts = [seq(Literal(spelling(name)), COLON, literal(item)) for name, item in budget.watched(value.items())]
     if not parts:
         return seq(Literal(opening), SPACE, Literal(closing))
     separated = [node for part in parts for node in (COMMA, part)][1:]

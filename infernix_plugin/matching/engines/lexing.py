@@ -187,12 +187,12 @@ def _face(node: Node, faces: Mapping[str, int]) -> int:
             return _lexeme_faces(node)
         case Seq(items):
             found = _NO_TOKEN
-            for item in items:
+            for item in budget.watched(items):
                 found = _joined(found, _face(item, faces))
             return found
         case Alt(options):
             found = 0
-            for option in options:
+            for option in budget.watched(options):
                 found |= _face(option, faces)
             return found
         case Repeat(item, minimum, maximum):
@@ -220,7 +220,7 @@ def _literal_face(text: str) -> int:
 def _lexeme_face(node: Node, below: list[int]) -> int:
     """Called with the lexeme alone, which is the leaf of its own fold."""
     assert isinstance(node, Lexeme)
-    ends = _reaches(node.item)[_Cut.START]
+    ends = _ends(node.item)
     kinds = ends & ~(1 << _Cut.START)
     return _one_token(kinds) | (_NO_TOKEN if ends != kinds else 0)
 
@@ -336,8 +336,7 @@ class _Joints:
         """
         pending = [self._first]
         seen = {self._first}
-        while pending:
-            allowed = pending.pop()
+        for allowed in budget.drained(pending):
             yield allowed
             alike = [allowed & self._of_kind[kind] for kind in (_Cut.STRING, _Cut.WORD, _Cut.BLANK)]
             alike += (1 << number for number in _bits(allowed & ~reduce(or_, alike)))
@@ -365,11 +364,11 @@ class _Joints:
         spans, known, done = self._spans, self._known, dict[int, _Span]()
         nodes = [root]
         order: list[tuple[Node, tuple[Node, ...]]] = []
-        for node in nodes:  # grows
+        for node in budget.watched(nodes):  # grows
             below = children(node)
             order.append((node, below))
             nodes.extend([child for child in below if isinstance(child, _INNER)])
-        for inner, below in reversed(order):
+        for inner, below in budget.watched(reversed(order)):
             done[id(inner)] = self._combine(
                 inner,
                 [
@@ -539,17 +538,23 @@ def _piece_symbol(piece: str) -> _Symbol:
     return _Symbol(_Cut.BLANK if ord(piece[0]) in _BLANKS else _Cut.PUNCTUATION, piece)
 
 
+def _ends(item: Node) -> int:
+    """Where a reader may stand after a text of ``item``."""
+    if not isinstance(item, Words):
+        return _reaches(item)[_Cut.START]
+    return reduce(or_, (1 << kind for kind in {_kind(text) for text in budget.watched(item.texts)}))
+
+
 def _kind(text: str) -> _Cut:
-    """The kind of JSON token that a text is, or NEITHER."""
+    """The kind of JSON token that a text is, START for none, or NEITHER."""
+    if not text:
+        return _Cut.START
     return _piece_symbol(text).kind if is_piece(text) else _Cut.NEITHER
 
 
 def _symbols(item: Node) -> list[_Symbol]:
     """The kinds of JSON tokens among the members of ``item``, or ``item`` itself if it has other members."""
-    if isinstance(item, Words):
-        ends = reduce(or_, (1 << kind for kind in {_kind(text) for text in item.texts if text}))
-    else:
-        ends = _reaches(item)[_Cut.START] & ~(1 << _Cut.START)
+    ends = _ends(item) & ~(1 << _Cut.START)
     kinds = [kind for kind in _JSON_TOKENS if ends >> kind & 1]
     if ends != sum(1 << kind for kind in kinds):
         return [_Symbol(_Cut.NEITHER, terminal(item))]

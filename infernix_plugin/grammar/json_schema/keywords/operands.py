@@ -48,7 +48,7 @@ def names_in(value: Json, location: str) -> list[str]:
 
 def text(value: str, location: str) -> str:
     """``value``, after checking that UTF-8 can carry it."""
-    if any("\ud800" <= char <= "\udfff" for char in value):
+    if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
         raise UnsupportedSchema("An unpaired surrogate cannot be generated", location=location)
     return value
 

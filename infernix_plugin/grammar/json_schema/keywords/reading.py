@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from infernix_plugin.errors import UnsupportedSchema, excerpt
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.json_schema import vocabulary
 from infernix_plugin.grammar.json_schema.json_value import Json, child, kind_of
 from infernix_plugin.grammar.json_schema.keywords.operands import text
@@ -182,11 +183,13 @@ class Reading:
             self.narrow(Arrays(layers=(Items(tuple(self.prefix), self.rest),)))
         branches: list[Branch] = list(self.branches.values())
         for values in self.listed:
-            listings = {kind: Listing(tuple(one for one in values if kind_of(one) == kind)) for kind in self.branches}
+            by_kind: dict[str, list[Json]] = {}
+            for value in budget.watched(values):
+                by_kind.setdefault(kind_of(value), []).append(value)
             pairs = (
-                meet_branches(Finite(branch.kind, listings[branch.kind]), branch)
+                meet_branches(Finite(branch.kind, Listing(tuple(by_kind[branch.kind]))), branch)
                 for branch in branches
-                if listings[branch.kind].values
+                if branch.kind in by_kind
             )
             branches = [branch for branch in pairs if branch is not None]
         return tuple(branches)
