@@ -303,6 +303,11 @@ def test_the_settings_of_the_environment_hold(schema, monkeypatch):
     assert report(schema)["error"]["type"] == "ConstraintTooLarge"
 
 
+def test_the_time_limit_is_that_of_the_settings(schema, monkeypatch):
+    monkeypatch.setenv("INFERNIX_MAX_COMPILE_SECONDS", "1e-9")
+    assert report(schema)["error"]["type"] == "CompileTimeout"
+
+
 def test_a_checkpoint_directory_is_read(tmp_path, schema, write, tokenizer):
     directory = tmp_path / "checkpoint"
     directory.mkdir()

@@ -23,7 +23,7 @@ def test_a_limit_is_passed_at_a_place(part):
 
 
 def test_a_limit_is_passed_by_an_argument():
-    parameters = {"type": "object", "properties": {"a": {}, "b": LONG}, "additionalProperties": False}
+    parameters = {"type": "object", "properties": {"a": {"type": "integer"}, "b": LONG}, "additionalProperties": False}
     with pytest.raises(ConstraintTooLarge) as refused:
         strict_arguments(json.dumps(parameters), OPTIONS)
     assert refused.value.location == "#/properties/b"
