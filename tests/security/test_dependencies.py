@@ -30,6 +30,7 @@ FROM_VLLM = {
     "transformers",
     "tokenizers",
     "safetensors",
+    "huggingface-hub",
     "prometheus-client",
     "openai",
     "triton",
