@@ -17,7 +17,7 @@ class OffsetNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Norm the last dimension of ``x``."""
-        parts = x.float().reshape(*x.shape[:-1], self.groups, -1)
+        parts = x.float().reshape(*x.shape[:-1], self.groups, x.size(-1) // self.groups)
         parts = parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + self.eps)
         normed: Tensor = parts.flatten(-2) * (1.0 + self.weight.float())
         return normed.to(x.dtype)

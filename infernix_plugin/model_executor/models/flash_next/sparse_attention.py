@@ -148,7 +148,7 @@ class SparseAttention(nn.Module, AttentionLayerBase):  # type: ignore[misc]
     def _block_keys(self, pages: Tensor, numbers: Tensor) -> Tensor:
         """Return the block keys ``[R, blocks, d]`` of the pages ``numbers``, ``[R, n]``, whether complete or not."""
         held = pages[:, self.block - 1 :: self.block, -self.indexer.width :]
-        return held[numbers].flatten(1, 2)
+        return held.index_select(0, numbers.flatten()).view(len(numbers), -1, self.indexer.width)
 
     def _few(self, queries: Tensor, found: Tensor, rows: Tensor, step: SparseStep) -> Tensor:
         """Attend from ``queries`` ``[R, q, H, D]`` to gathered rows; returns ``[R * q, H, D]``."""
@@ -177,7 +177,7 @@ class SparseAttention(nn.Module, AttentionLayerBase):  # type: ignore[misc]
 
     def _many(self, queries: Tensor, found: Tensor, pages: Tensor, request: Request) -> Tensor:
         """Attend from ``queries`` ``[n, H, D]`` of one request to its whole context; returns the same shape."""
-        keys, values = self._heads(pages[request.pages].flatten(0, 1)[: request.length])
+        keys, values = self._heads(pages.index_select(0, request.pages).flatten(0, 1)[: request.length])
         block_keys = self._block_keys(pages, request.pages[None])
         at_once = max(1, MASKED // request.length)
         positions = torch.arange(request.length - len(queries), request.length)
