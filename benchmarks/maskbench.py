@@ -230,6 +230,8 @@ generated as they are written and its invalid ones cannot. A time-out counts as 
 {table(summaries)}
 
 ![Distribution of the times](maskbench.svg)
+
+What is not reached, and why: [README.md](README.md#what-is-not-reached).
 """
 
 
