@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 
 from infernix_plugin.grammar import budget
-from infernix_plugin.grammar.ir import And, CharSet, Literal, Node, Not, Repeat, Seq, children, walk
+from infernix_plugin.grammar.analysis import SharedFold
+from infernix_plugin.grammar.ir import And, CharSet, Literal, Node, Not, Repeat, Seq, children
 from infernix_plugin.grammar.pool import Pool
 
 MAX_STATES = 16384
@@ -79,7 +80,9 @@ class Intersection:
         self.most_states = most_states
         self._derivatives = derivatives or Derivatives()
         self._pool = self._derivatives.pool
-        self._start = tuple(self._derivatives.adopt(language) for language in languages)
+        adopted = [self._derivatives.adopt(language) for language in languages]
+        # Complements last: most characters lead nowhere in one of the others.
+        self._start = tuple(sorted(adopted, key=lambda part: isinstance(part, Not)))
         self._member: str | None = None  # one that a search found
 
     def __contains__(self, text: str) -> bool:
@@ -110,10 +113,12 @@ class Intersection:
                 self._member = "".join(read)
                 return False
             for char in untried:
-                following = tuple(self._derivatives.after(part, char) for part in state)
+                following = self._after(state, char)
+                if following is None:
+                    continue
                 text = None if beginning is None or beginning + char not in begun else beginning + char
                 key = (text, *map(id, following))
-                if key not in seen and self._pool.never not in following:
+                if key not in seen:
                     seen.add(key)
                     path.append((following, text, iter(letters)))
                     read.append(char)
@@ -135,24 +140,41 @@ class Intersection:
             state = pending.popleft()
             searched += 1
             found += self._accepts(state)
-            following = (tuple(self._derivatives.after(part, char) for part in state) for char in letters)
-            pending.extend(after for after in following if self._pool.never not in after)
+            pending.extend(after for char in letters if (after := self._after(state, char)) is not None)
         return found
+
+    def _after(self, state: Iterable[Node], char: str) -> tuple[Node, ...] | None:
+        """The state behind a character; ``None`` if one language has no text that goes on with it."""
+        found: list[Node] = []
+        for part in state:
+            after = self._derivatives.after(part, char)
+            if after is self._pool.never:
+                return None
+            found.append(after)
+        return tuple(found)
 
     def _accepts(self, state: Iterable[Node]) -> bool:
         return all(self._pool.facts(part).nullable for part in state)
 
 
+def _own_sets(node: Node, below: list[_Sets]) -> _Sets:
+    if isinstance(node, CharSet):
+        return frozenset([node.ranges])
+    if isinstance(node, Literal):
+        return frozenset(((ord(char), ord(char)),) for char in node.text)
+    return frozenset[tuple[tuple[int, int], ...]]().union(*below) if len(below) != 1 else below[0]
+
+
+_Sets = frozenset[tuple[tuple[int, int], ...]]
+"""Sets of characters by their ranges."""
+
+_sets = SharedFold(_own_sets)
+
+
 def representatives(nodes: Iterable[Node], text: str = "") -> list[str]:
     """One character for every way of being inside or outside the sets and literals of the nodes, or equal to one of
     ``text``."""
-    sets: set[tuple[tuple[int, int], ...]] = {((ord(char), ord(char)),) for char in text}
-    for node in nodes:
-        for part in walk(node):
-            if isinstance(part, CharSet):
-                sets.add(part.ranges)
-            elif isinstance(part, Literal):
-                sets.update(((ord(char), ord(char)),) for char in part.text)
+    sets = frozenset(((ord(char), ord(char)),) for char in text).union(*map(_sets, nodes))
     crossings: dict[int, int] = {0: 0, 0xE000: 0}
     for bit, ranges in enumerate(sets):
         for low, high in ranges:

@@ -36,7 +36,7 @@ KINDS = ("object", "array", "string", "number", "boolean", "null")
 
 def negated(place: str) -> str:
     """The place whose schema holds where the schema at ``place`` does not."""
-    return place.removeprefix(_NOT) if place.startswith(_NOT) else _NOT + place
+    return place[1:] if place[0] == _NOT else _NOT + place
 
 
 def is_negated(place: str) -> bool:
@@ -73,9 +73,15 @@ def pointer_of(goal: Goal) -> str:
     return pointer_of(parts[:1]) if parts else place[place.index(ROOT) :]
 
 
-def _contradicts(goal: Goal) -> bool:
-    """Whether it is plain that nothing satisfies the goal."""
-    return FALSE in goal or any(negated(place) in goal for place in goal if is_negated(place))
+def _contradict(goals: Iterable[Goal]) -> bool:
+    """Whether it is plain that nothing satisfies all the goals."""
+    seen = set[str]()
+    for goal in goals:
+        for place in goal:
+            if place == FALSE or negated(place) in seen:
+                return True
+            seen.add(place)
+    return False
 
 
 def join(*goals: Goal) -> Goal:
@@ -357,8 +363,7 @@ class Objects:
         """Plainly no object fits: the counts contradict each other, or a required member is ruled out."""
         if self.maximum is not None and max(self.minimum, len(self.required)) > self.maximum:
             return True
-        fields = (join(*(layer.fields.get(name, ()) for layer in self.layers)) for name in self.required)
-        return any(map(_contradicts, fields))
+        return any(_contradict([layer.fields.get(name, ()) for layer in self.layers]) for name in self.required)
 
     @property
     def names(self) -> tuple[str, ...]:
