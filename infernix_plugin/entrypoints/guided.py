@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
 from infernix_plugin import settings
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError, ConstraintTooLarge, InvalidSchema
+from infernix_plugin.entrypoints.options import REMOVED
+from infernix_plugin.errors import (
+    ConflictingConstraints,
+    ConstraintError,
+    ConstraintTooLarge,
+    InvalidSchema,
+    bounded,
+    excerpt,
+)
 
 FIELDS = {
     "guided_choice": "choice",
@@ -19,6 +29,9 @@ FIELDS = {
     "guided_json": "json",
 }
 """Each field and its name in ``structured_outputs``. Where several are given, the first in this order counts."""
+
+_NEARLY = 0.85
+"""How alike two names are, of 1, for the one to be a slip of the pen for the other."""
 
 LIMITS = {
     "guided_regex": "guided_regex_bytes",
@@ -37,10 +50,12 @@ def read_guided(request: Any) -> str | None:
         The field that counts, ``None`` if there is none.
 
     Raises:
-        ConflictingConstraints: ``structured_outputs`` is there too, or the value has not the field's type.
+        ConflictingConstraints: ``structured_outputs`` is there too, the value has not the field's type, or a field
+            is a misspelled one of these.
         ConstraintTooLarge, InvalidSchema: the source is too long, or cannot be written as JSON.
     """
     given = request.model_extra or {}
+    _refuse_misspelled(given)
     field = next((name for name in FIELDS if given.get(name) is not None), None)
     if field is None or _asks_for_call(getattr(request, "tool_choice", None)):
         return None
@@ -58,6 +73,20 @@ def read_guided(request: Any) -> str | None:
         if hasattr(request, other):
             setattr(request, other, None)
     return field
+
+
+def _refuse_misspelled(given: Mapping[str, Any]) -> None:
+    """A field that vLLM does not know it ignores, and the answer would have no constraint."""
+    for name in given:
+        if name in FIELDS or name in REMOVED:
+            continue
+        meant = get_close_matches(name, FIELDS, n=1, cutoff=_NEARLY)
+        if meant or name.startswith("guided_"):
+            raise ConflictingConstraints(
+                f"There is no field {excerpt(name)}, and it would be ignored.",
+                location=bounded(name),
+                hint=f"Did you mean {meant[0]}?" if meant else f"There are {', '.join(FIELDS)}.",
+            )
 
 
 def named_as_given(error: ConstraintError, field: str | None) -> ConstraintError:

@@ -52,6 +52,21 @@ def test_a_forced_call_wins_and_structured_outputs_conflict():
     assert refused.value.location == "guided_regex"
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("guided_jsn", "Did you mean guided_json?"),
+        ("guide_regex", "Did you mean guided_regex?"),
+        ("guided_something", "There are guided_choice, guided_regex, guided_grammar, guided_json."),
+    ],
+)
+def test_misspelled_fields_are_refused(name, hint):
+    with pytest.raises(ConflictingConstraints) as refused:
+        read_guided(request({name: "{}"}))
+    assert (refused.value.location, refused.value.hint) == (name, hint)
+    assert read_guided(request({"guidance": 1, "guided_decoding_backend": "x", "json": 1})) is None
+
+
 @pytest.mark.parametrize("given", [{"guided_regex": 1}, {"guided_choice": "a"}, {"guided_json": [1]}])
 def test_values_of_another_type_are_refused(given):
     with pytest.raises(ConstraintError) as refused:
