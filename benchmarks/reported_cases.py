@@ -28,7 +28,7 @@ from infernix_plugin.seams.versions import installed_version
 Call = tuple[str, Any]
 ARGUMENTS = [
     "--served-model-name=tiny",
-    "--max-model-len=16384",
+    "--max-model-len=20480",
     "--max-num-seqs=4",
     "--enforce-eager",
     "--no-enable-prefix-caching",
@@ -289,7 +289,7 @@ def _(server: Server) -> None:
 def _(server: Server) -> None:
     value = "a line of text\n" * 680
     tool = function("f", parameters(v={"type": "string", "const": value}), strict=True)
-    fields = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 7000, "stream": True}
+    fields = {"tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 12000, "stream": True}
     # Without a seed: vLLM 0.32 alone dies of a seeded request on a CPU whose prompt comes in several chunks.
     answer = server.chat(tools=tools(tool), seed=None, **fields)
     same(answer.calls, [("f", {"v": value})])
