@@ -420,7 +420,7 @@ def judged(server: Server, names: list[str]) -> Iterator[tuple[str, str]]:
         try:
             judge(server)
         except (AssertionError, jsonschema.ValidationError, httpx.HTTPError, ValueError, KeyError) as error:
-            wrong = " ".join(str(getattr(error, "message", error)).split())[:110] or "another answer"
+            wrong = " ".join(str(getattr(error, "message", error)).split())[:110].rstrip("\\") or "another answer"
         dead = bool(wrong) and not server.is_alive()
         yield name, "the server dies" if dead else wrong
         if dead:

@@ -50,7 +50,7 @@ class Report:
         if job.kind is None:
             verdict = "by luck" if complaint is None else f"[dim]no: {_cut(complaint, COMPLAINT_CHARACTERS)}[/]"
         elif complaint is None:
-            verdict = "[green]yes[/]" if answer.finish_reason == "stop" else "[green]yes, so far[/]"
+            verdict = "[green]yes, so far[/]" if answer.finish_reason == "length" else "[green]yes[/]"
         else:
             verdict = f"[red]NO: {_cut(complaint, COMPLAINT_CHARACTERS)}[/]"
             self.problem(f"{job.title} ({way}): {complaint}; the output was {answer.text!r}")
