@@ -33,6 +33,7 @@ from infernix_plugin.seams.cpu_faults import (
     gdn_conv_state,
     gdn_lone_token,
     install_import_repairs,
+    ngram_start,
 )
 from infernix_plugin.seams.seam import Seam
 
@@ -79,6 +80,7 @@ ALL: tuple[Seam, ...] = (
     rejection_sampler.DRAFT_PROBS,
     second_runner.APPLY,
     second_runner.SAMPLE,
+    second_runner.OPTIONS,
     second_runner.GET_OUTPUT,
     speculative_options.VALIDATION,
     speculative_options.PROCESSORS_OF_RUNNER,
@@ -91,6 +93,7 @@ ALL: tuple[Seam, ...] = (
     gdn_conv_state.SEAM,
     gdn_lone_token.SEAM,
     align_state_copy.SEAM,
+    ngram_start.SEAM,
     checkpoint_check.SEAM,
     flash_next.REGISTRATION,
     flash_next.UNREAD_TABLE,

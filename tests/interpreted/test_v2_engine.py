@@ -1,5 +1,6 @@
 """The whole engine on vLLM's GPU runner (V2), its Triton kernels interpreted: constrained, with drafts."""
 
+import json
 import re
 
 import pytest
@@ -48,6 +49,7 @@ def test_constrained_requests(tiny_model, run):
         if "MTP" in run:
             assert sum(output.constraint["illegal_drafts"] for output in outputs[:3]) > 0, "illegal drafts are kept"
         check_broken_rows(llm, params)
+        check_options_that_leave_nothing(llm, params)
     finally:
         llm.llm_engine.engine_core.shutdown()
 
@@ -89,3 +91,26 @@ def check_broken_rows(llm, params):
     for output in others[:2]:
         assert output.finish_reason != "error"
         assert re.fullmatch(REGEX, output.text) or output.finish_reason == "length", output.text
+
+
+def check_options_that_leave_nothing(llm, params):
+    """A structural tag is not refused beside options that forbid its second token; the request ends there, alone."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    first, second = (llm.get_tokenizer().encode(text, add_special_tokens=False) for text in "~^")
+    assert len(first) == len(second) == 1
+    tag = json.dumps({"type": "structural_tag", "format": {"type": "const_string", "value": "~^"}})
+    constraint = StructuredOutputsParams(structural_tag=tag)
+    options = [{"allowed_token_ids": first}, {"bad_words": ["^"]}]
+    asked = [
+        SamplingParams(seed=seed, max_tokens=8, structured_outputs=constraint, **each)
+        for seed, each in enumerate(options)
+    ]
+    *failed, other = [request.outputs[0] for request in llm.generate(["red blue red blue"] * 3, [*asked, params[0]])]
+    for output in failed:
+        assert output.finish_reason == "error", output.text
+        assert output.constraint["error"]["type"] == "ConstraintDeadEnd"
+        assert output.constraint["error"]["message"].startswith("After 1 output tokens, the sampling options")
+        assert list(output.token_ids) == first
+    assert re.fullmatch(REGEX, other.text) or other.finish_reason == "length", other.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -71,6 +72,53 @@ def test_expand_upstream_writes_only_int64(dtype: torch.dtype, written: bool) ->
     out = torch.full((3,), -9, dtype=dtype)
     _expand_kernel_impl(out, torch.tensor([5, 7], dtype=dtype), torch.tensor([1, 3], dtype=torch.int32), 0, 0)
     assert out.tolist() == ([5, 7, 7] if written else [-9, -9, -9]), "upstream is repaired: the seam can go"
+
+
+# --- the start of the n-gram drafter ------------------------------------------------------------------------------
+
+NGRAM = """
+from types import SimpleNamespace
+import numpy as np
+import torch
+from infernix_plugin.seams.cpu_faults import ngram_start
+from vllm.v1.spec_decode import ngram_proposer
+
+if {repaired}:
+    ngram_start.SEAM.apply(ngram_proposer)
+configuration = SimpleNamespace(
+    additional_config={{"infernix": {{"ngram_copies": {copies}}}}},
+    speculative_config=SimpleNamespace(prompt_lookup_min=1, prompt_lookup_max=2, num_speculative_tokens=2),
+    model_config=SimpleNamespace(max_model_len=16),
+    scheduler_config=SimpleNamespace(max_num_seqs=4),
+    parallel_config=SimpleNamespace(tensor_parallel_size=1),
+)
+torch.set_num_threads(1)
+assert torch.get_num_threads() == 1  # also tells OpenMP so, as the first operation of a model does
+torch.set_num_threads = None  # as in vLLM's worker, which puts a function there that does nothing
+drafter = ngram_proposer.NgramProposer(configuration)
+compiled = [len(ngram_proposer.batch_propose_numba.signatures)]
+texts = np.tile(np.array([[5, 6, 7, 5, 6] + [0] * 11], dtype=np.int32), (4, 1))
+found = drafter.propose(2, [[6]] * 4, np.full(4, 5, dtype=np.int32), texts)
+assert found == [[7, 5]] * 4, found
+compiled.append(len(ngram_proposer.batch_propose_numba.signatures))
+print(*compiled, torch.get_num_threads())
+"""
+
+
+@pytest.mark.parametrize(
+    ("repaired", "copies", "expected"),
+    [(True, False, "1 1 1"), (False, False, "0 1 3"), (True, True, "0 1 3")],
+    ids=["repaired", "upstream", "a drafter that is not used"],
+)
+def test_the_ngram_drafter_compiles_at_the_start_and_leaves_the_threads_alone(
+    repaired: bool, copies: bool, expected: str
+) -> None:
+    """In processes of their own: numba starts its threads once."""
+    environment = os.environ | {"NUMBA_NUM_THREADS": "3", "OMP_NUM_THREADS": "1", "INFERNIX_DISABLE": "1"}
+    command = [sys.executable, "-c", NGRAM.format(repaired=repaired, copies=copies)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.splitlines()[-1] == expected, "upstream is repaired: the seam can go"
 
 
 # --- gated delta net: the convolution state of short rows -----------------------------------------------------------
