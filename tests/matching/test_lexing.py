@@ -33,13 +33,9 @@ from infernix_plugin.grammar.ir import (
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import CompiledGrammar, MaskState, TokenDomain
 from infernix_plugin.matching.engines import llguidance
-from infernix_plugin.matching.engines.lexing import (
-    _ambiguity_of_others,
-    _only_json_tokens,
-    _piece_symbol,
-    _symbols,
-    ambiguity,
-)
+from infernix_plugin.matching.engines.lexing import _ambiguity_of_others, ambiguity
+from infernix_plugin.matching.engines.lexing.json_tokens import piece_symbol, symbols_of
+from infernix_plugin.matching.engines.lexing.token_kinds import only_json_tokens
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from tests.matching.support import CONTROL, DOMAIN, PIECES, compiled, legal, mask, words
 
@@ -217,7 +213,7 @@ def test_rules_without_members_are_no_alternative() -> None:
 def test_a_piece_of_a_literal_is_the_lexeme_of_its_text(text: str) -> None:
     """What is read off a piece is what the reader of JSON tokens finds about the same text."""
     for piece in literal_pieces(text):
-        assert [_piece_symbol(piece)] == _symbols(Literal(piece))
+        assert [piece_symbol(piece)] == symbols_of(Literal(piece))
 
 
 TERMINALS = st.sampled_from(
@@ -234,7 +230,7 @@ PARTS = st.recursive(
 def test_what_is_enough_for_json_is_enough(root: Node, part: Node) -> None:
     """The short proof holds only where the long one does, through repetition, recursion and empty parts."""
     grammar = Grammar({"root": root, "part": alt(part, STRING)})
-    if _only_json_tokens(grammar.rules):
+    if only_json_tokens(grammar.rules):
         assert _ambiguity_of_others(grammar, DOMAIN) is None
 
 
@@ -251,14 +247,14 @@ def test_what_is_enough_for_json_is_enough(root: Node, part: Node) -> None:
     ids=str,
 )
 def test_the_short_proof_fails_where_more_than_json_tokens_may_meet(rules: dict[str, Node]) -> None:
-    assert not _only_json_tokens(rules)
+    assert not only_json_tokens(rules)
 
 
 @pytest.mark.parametrize(
     "schema", ["{}", '{"properties": {"a": {"items": {"$ref": "#"}}, "b": {"pattern": "^[ab] "}}}']
 )
 def test_the_short_proof_is_enough_for_json_schemas(schema: str) -> None:
-    assert _only_json_tokens(json_schema.lower(schema, GrammarOptions()).rules)
+    assert only_json_tokens(json_schema.lower(schema, GrammarOptions()).rules)
 
 
 DIGIT, LETTER = chars("1"), chars("ab")
