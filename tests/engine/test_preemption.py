@@ -1,4 +1,7 @@
-"""A request that is preempted in the middle of its constraint goes on where it was."""
+"""A request that is preempted in the middle of its constraint goes on where it was, and leaves nothing when it ends."""
+
+import gc
+from collections import Counter
 
 import pytest
 from tokenizers import Tokenizer
@@ -65,3 +68,28 @@ def test_preempted_requests_stay_in_their_language(engine, words):
 def test_preempted_outputs_of_one_request_stay_in_its_language(engine, words):
     completions = generated(engine, [request(words[:624], "json_schema", 7, n=4)], "json_schema")
     assert len({tuple(completion["token_ids"]) for completion in completions}) == 4
+
+
+# In the engine's process: objects are counted, not bytes, which depend on the allocator and on kernels of oneDNN.
+
+
+def kept(llm):
+    """What is alive of this package and of torch, by type, but for what constraints have in common."""
+    gc.collect()
+    types = Counter(f"{type(thing).__module__}.{type(thing).__qualname__}" for thing in gc.get_objects())
+    shared = ("infernix_plugin.matching.memo", "infernix_plugin.grammar")
+    mine = {name: count for name, count in types.items() if name.startswith(("infernix_plugin", "torch.Tensor"))}
+    return {name: count for name, count in mine.items() if not name.startswith(shared)}
+
+
+def test_nothing_of_requests_that_ended_stays(engine, words):
+    def alive_after(count):
+        engine.generate([request(words[: 20 + n], "choice", n) for n in range(count)])
+        # The worker hears of an end with the step that follows it: leave the same, single request to every count.
+        engine.generate([{"prompt": {"prompt_token_ids": words[:20]}, "options": {"max_tokens": 1}}])
+        return engine.call(kept)
+
+    alive_after(4)
+    few = alive_after(4)
+    assert few["infernix_plugin.spec_decode.worker.RunnerState"] == 1
+    assert alive_after(60) == few
