@@ -35,25 +35,22 @@ def claude(tiny_server):
     return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
 
 
-def chat(client, *, stream, **fields):
-    """The finished choices of a chat, by index, and all that came."""
-    answer = client.chat.completions.create(model="tiny", messages=ASK, stream=stream, **fields)
+def finished(answer, *, stream):
+    """The finished choices of an answer, by index, and all that came."""
     if not stream:
         return {choice.index: choice for choice in answer.choices}, [answer]
     chunks = list(answer)
     choices = [choice for chunk in chunks for choice in chunk.choices]
     assert all(not hasattr(choice, "constraint") for choice in choices if choice.finish_reason is None)
     return {choice.index: choice for choice in choices if choice.finish_reason is not None}, chunks
+
+
+def chat(client, *, stream, **fields):
+    return finished(client.chat.completions.create(model="tiny", messages=ASK, stream=stream, **fields), stream=stream)
 
 
 def completions(client, *, stream, **fields):
-    answer = client.completions.create(model="tiny", stream=stream, **fields)
-    if not stream:
-        return {choice.index: choice for choice in answer.choices}, [answer]
-    chunks = list(answer)
-    choices = [choice for chunk in chunks for choice in chunk.choices]
-    assert all(not hasattr(choice, "constraint") for choice in choices if choice.finish_reason is None)
-    return {choice.index: choice for choice in choices if choice.finish_reason is not None}, chunks
+    return finished(client.completions.create(model="tiny", stream=stream, **fields), stream=stream)
 
 
 def response(client, *, stream, **fields):
