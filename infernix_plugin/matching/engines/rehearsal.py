@@ -2,13 +2,14 @@
 
 xgrammar's native code cannot be interrupted, and what it costs is not seen from the text of a grammar: a row of classes
 takes long to compile, a very ambiguous line of rules takes seconds for each mask. Both grow with the vocabulary, so a
-rehearsal with 256 single bytes, and then with a sample of the tokens, tells. Times are the processor time of the
-thread, so that a busy machine refuses nothing.
+rehearsal with 256 single bytes, and then with larger and larger samples of the tokens, tells. Times are the processor
+time of the thread, so that a busy machine refuses nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from time import thread_time
 from typing import Any
 
@@ -26,8 +27,9 @@ MAX_LETTERS = 1 << 18
 MAX_TOKEN_SETS = 128
 """Most token terminals; xgrammar keeps a mask of the whole vocabulary for each."""
 
-_SAMPLED = 64
-"""One token in so many is in the sample."""
+_SAMPLES = (1 << 14, 1 << 10, 1 << 6)
+"""One token in so many is in each of the samples. None of them may take longer than the whole is allowed to, which the
+one before tells; what the whole takes is only told by the last."""
 _SHARED = 0.6
 """Tokens with a common beginning are tried together, so work grows more slowly than the vocabulary. Measured with
 Qwen3's: 28 to 35 times the sample's time for 58 times its tokens."""
@@ -36,24 +38,24 @@ _LENGTHS = (1, 2, 4, 8, 8, 8)
 _CHOICES = 64
 _ACCEPT_WEIGHT = 20
 """A mask behind a token takes many times what the token took, and is better not asked for to know it."""
-_WALK_SECONDS = {1: 0.05, _SAMPLED: 0.2}
-"""What the masks of a walk may take: with single bytes, and with the sample, where it is 20 to 30 times less than with
-the whole vocabulary."""
+_WALK_SECONDS = (0.05, 0.1, 0.15, 0.2)
+"""What the masks of a walk may take: with single bytes, and with each sample. With the last it is 20 to 30 times less
+than with the whole vocabulary."""
 
 
 class Rehearsal:
-    """The two small vocabularies, whose ids are those of the whole one."""
+    """The small vocabularies, whose ids are those of the whole one."""
 
     def __init__(self, domain: TokenDomain, pieces: Sequence[bytes]) -> None:
-        """Index both; ``pieces`` are the bytes of all ids as xgrammar gets them. Both keep the control tokens."""
+        """Index them; ``pieces`` are the bytes of all ids as xgrammar gets them. All keep the control tokens."""
         texts = [token for token in range(domain.vocab_size) if domain.token_class(token) is TokenClass.TEXT]
         kept = [token for token in range(domain.vocab_size) if domain.token_class(token) is TokenClass.CONTROL]
         kept += [token for token in texts if len(domain.token_bytes(token)) == 1]
-        sample = {*kept, *texts[::_SAMPLED]}
+        samples = [set(kept), *({*kept, *texts[::step]} for step in _SAMPLES)]
         self._domain = domain
-        self._singles = _compiler(pieces, kept)
-        self._sample = _compiler(pieces, sample)
-        self._scale = max(_SHARED * len(texts) / len(sample), 1.0)
+        self._compilers = [_compiler(pieces, sample) for sample in samples]
+        self._growth: list[float] = [step // next_step for step, next_step in pairwise(_SAMPLES)]
+        self._growth.append(max(_SHARED * len(texts) / len(samples[-1]), 1.0))
 
     def check(self, run: Callable[[Any], Any]) -> None:
         """Refuse what is too slow; ``run`` compiles it with a given xgrammar compiler.
@@ -62,20 +64,21 @@ class Rehearsal:
             ConstraintTooLarge: the message names the limit.
             RuntimeError: whatever else ``run`` raises.
         """
-        fixed = self._rehearse(self._singles, run, _WALK_SECONDS[1])
+        fixed = self._rehearse(self._compilers[0], run, _WALK_SECONDS[0])
+        for compiler, walk_seconds, growth in zip(self._compilers[1:], _WALK_SECONDS[1:], self._growth, strict=True):
+            budget.checkpoint()
+            sampled = self._rehearse(compiler, run, walk_seconds)
+            needed = fixed + max(sampled - fixed, 0.0) * growth
+            allowed = budget.seconds()
+            if allowed is not None and needed > allowed:
+                raise ConstraintTooLarge(
+                    f"the grammar would be compiled for {needed:.0f} s or longer; max_compile_seconds is {allowed:g}",
+                    hint="Use smaller counts, and fewer repetitions and optional parts in a row.",
+                )
         budget.checkpoint()
-        sampled = self._rehearse(self._sample, run, _WALK_SECONDS[_SAMPLED])
-        budget.checkpoint()
-        needed = fixed + max(sampled - fixed, 0.0) * self._scale
-        allowed = budget.seconds()
-        if allowed is not None and needed > allowed:
-            raise ConstraintTooLarge(
-                f"the grammar would be compiled for about {needed:.0f} s; max_compile_seconds is {allowed:g}",
-                hint="Use smaller counts, and fewer repetitions and optional parts in a row.",
-            )
 
     def _rehearse(self, compiler: Any, run: Callable[[Any], Any], seconds: float) -> float:
-        """Compile and walk; returns the time of the first."""
+        """Compile and walk; return the time of the first."""
         import xgrammar
 
         started = thread_time()
