@@ -8,7 +8,13 @@ import re
 
 import pytest
 
-from infernix_plugin.errors import ConflictingConstraints, ConstraintTooLarge, InvalidGrammar, InvalidRegex
+from infernix_plugin.errors import (
+    ConflictingConstraints,
+    ConstraintTooLarge,
+    InvalidGrammar,
+    InvalidRegex,
+    UnsatisfiableConstraint,
+)
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.framing.tools.custom import text_argument
 from infernix_plugin.grammar.constraint import OutputConstraint
@@ -76,6 +82,8 @@ def test_walks_stay_in_the_language():
         (OutputConstraint.grammar('start: a\na: "x" b?\nb: "y" a?'), InvalidGrammar),
         (OutputConstraint.grammar("start: missing"), InvalidGrammar),
         (OutputConstraint.regex("a("), InvalidRegex),
+        (OutputConstraint.regex("[^]*\n</parameter>b?"), UnsatisfiableConstraint),
+        (OutputConstraint.grammar('start: a* "\\n</parameter>"\na: "x" | "\\n</parameter>"'), UnsatisfiableConstraint),
     ],
 )
 def test_what_cannot_be_enforced_is_refused_at_its_format(text, kind):

@@ -100,6 +100,21 @@ def test_required_calls_have_exactly_the_form_of_the_template(text, allowed):
     assert is_allowed(session, [*tokens_of(text), STOP]) is allowed
 
 
+@pytest.mark.parametrize(
+    ("declared", "values", "others"),
+    [
+        ([{"type": "string", "pattern": "\n</parameter>"}, {"type": "string", "pattern": "^a"}], ["a"], ["b"]),
+        ([{"enum": ["x\n</parameter>"]}, {"type": "string", "pattern": "^a"}], ["a"], ["x", "x\n</parameter>"]),
+        ([{"type": "string", "pattern": "^a$", "minLength": 2}, {"type": "integer"}], ["5"], ["a", "aa"]),
+    ],
+)
+def test_alternatives_that_no_string_can_be_written_of_are_left_out(declared, values, others):
+    tool = Tool("f", schema({"a": {"anyOf": declared}}, ["a"]), strict=True)
+    for value in (*values, *others):
+        ids = [*tokens_of(call("f", ("a", value))), STOP]
+        assert is_allowed(session_of(required(tool)), ids) is (value in values)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_tokenisation_of_a_call_is_allowed(seed):
     rng = random.Random(seed)
@@ -201,6 +216,7 @@ def test_both_are_reachable_after_thinking():
         ({"a": {"anyOf": [{"type": "string"}, {"type": "object"}]}}, "#/properties/a"),
         ({"a": {"enum": ["1", 1]}}, "#/properties/a"),
         ({"a": {"const": "x\n</parameter>y"}}, "#/properties/a"),
+        ({"a": {"type": "string", "pattern": "a\n</parameter>|\n</parameter>$"}}, "#/properties/a"),
         ({"a\nb": {"type": "integer"}}, "#/properties"),
     ],
 )

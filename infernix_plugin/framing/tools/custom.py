@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infernix_plugin.errors import ConstraintTooLarge, InvalidGrammar
+from infernix_plugin.errors import ConstraintTooLarge, InvalidGrammar, UnsatisfiableConstraint
 from infernix_plugin.framing.tools.encoding import TEXT, Encoding
-from infernix_plugin.framing.tools.markup import FUNCTION_ENDING, argument_heading, text_value
+from infernix_plugin.framing.tools.markup import FUNCTION_ENDING, argument_heading, is_writable, text_value
 from infernix_plugin.grammar.analysis import dependency_order, fold, is_regular, nodes, references
 from infernix_plugin.grammar.build import build
 from infernix_plugin.grammar.constraint import OutputConstraint
@@ -21,10 +21,14 @@ def text_argument(text: OutputConstraint, options: GrammarOptions) -> tuple[Gram
     Texts that hold the line that ends a value have no written form, and are left out.
 
     Raises:
-        ConstraintError: as for the constraint; also if a rule of it leads to itself.
+        ConstraintError: as for the constraint; also if a rule of it leads to itself, or if no text is left.
     """
-    language = text_value(_whole(build(text, options), options))
-    return Grammar({"root": seq(argument_heading(INPUT), language, FUNCTION_ENDING)}), {INPUT: TEXT}
+    language = _whole(build(text, options), options)
+    if not is_writable(language):
+        raise UnsatisfiableConstraint(
+            "The only texts that are allowed hold the line that ends a value, so they cannot be written"
+        )
+    return Grammar({"root": seq(argument_heading(INPUT), text_value(language), FUNCTION_ENDING)}), {INPUT: TEXT}
 
 
 def _whole(grammar: Grammar, options: GrammarOptions) -> Node:

@@ -30,6 +30,7 @@ from infernix_plugin.grammar.ir import (
     repeat,
     seq,
 )
+from infernix_plugin.grammar.json_schema.derivatives import Intersection, Undecided
 
 CALL_OPEN = "<tool_call>"
 CALL_CLOSE = "</tool_call>"
@@ -55,6 +56,9 @@ def _line_without(beginning: str) -> Node:
 
 _WRITABLE = seq(_LINE, repeat(seq(Literal(VALUE_END[0]), _line_without(VALUE_END[1:]))))
 """Every text that does not hold :data:`VALUE_END`, whose line break is its first character and comes only once."""
+
+_MOST_STATES = 256
+"""How far strings are searched for one that can be written."""
 
 # Every line is one terminal, so that a longest-match lexer never has to tell it from the text of a value.
 
@@ -86,6 +90,14 @@ def text_value(language: Node, *, may_hold_end: bool = True) -> Lexeme:
         may_hold_end: whether some of them may contain :data:`VALUE_END`, and then have no written form.
     """
     return Lexeme(seq(And((language, _WRITABLE)) if may_hold_end else language, Literal(VALUE_END + LINE_END)))
+
+
+def is_writable(language: Node) -> bool:
+    """Whether some string of a regular language can be written, or it would take too many states to tell."""
+    try:
+        return not Intersection([language, _WRITABLE], most_states=_MOST_STATES).is_empty()
+    except Undecided:
+        return True
 
 
 ANY_TEXT_VALUE = text_value(_WRITABLE, may_hold_end=False)

@@ -13,6 +13,7 @@ from infernix_plugin.framing.tools.markup import (
     FUNCTION_ENDING,
     VALUE_END,
     argument_heading,
+    is_writable,
     json_value,
     text_value,
 )
@@ -160,16 +161,19 @@ class _StrictArguments(Lowering):
         shape = self._reducer.shape(goal)
         texts = tuple(branch for branch in shape if branch.kind == "string")
         others = tuple(branch for branch in shape if branch.kind != "string")
-        kinds = frozenset(branch.kind for branch in shape)
-        if not texts:
-            self._encodings[name] = Encoding(Written.JSON, kinds)
-            return json_value(self.value(goal))
         if texts == (UNCONSTRAINED["string"],) and not others:
             self._encodings[name] = TEXT
             return ANY_TEXT_VALUE
         strings = alt(*(self._text(branch, goal) for branch in texts))
         if strings == NEVER:
-            return NEVER
+            if self._reducer.may_hold(texts):
+                raise UnsupportedSchema(
+                    "The only strings that are allowed hold the line that ends a value, so they cannot be written",
+                    location=pointer_of(goal),
+                )
+            self._encodings[name] = Encoding(Written.JSON, frozenset(branch.kind for branch in others))
+            return json_value(self.value(goal))
+        kinds = frozenset(branch.kind for branch in shape)
         self._encodings[name] = Encoding(Written.DECIDED_AT_END, kinds) if others else TEXT
         values = alt(strings, self._scalars(strings, others, goal)) if others else strings
         return text_value(values, may_hold_end=any(isinstance(branch, Strings) for branch in texts))
@@ -177,20 +181,14 @@ class _StrictArguments(Lowering):
     def _text(self, branch: Branch, goal: Goal) -> Node:
         """The strings of one branch that can be written."""
         if isinstance(branch, Finite):
-            listed = self._reducer.values(branch)
-            writable = [value for value in listed if VALUE_END not in value]
-            if listed and not writable:
-                raise UnsupportedSchema(
-                    "The only strings that are allowed hold the line that ends a value, so they cannot be written",
-                    location=pointer_of(goal),
-                )
-            return alt(*map(Literal, writable))
+            return alt(*(Literal(value) for value in self._reducer.values(branch) if VALUE_END not in value))
         if not isinstance(branch, Strings):
             raise self._ambiguous(goal)
         minimum, maximum = self._counts(branch, goal)
         if not self._reducer.may_match(branch):
             return NEVER
-        return language(replace(branch, minimum=minimum, maximum=maximum))
+        texts = language(replace(branch, minimum=minimum, maximum=maximum))
+        return texts if is_writable(texts) else NEVER
 
     def _scalars(self, strings: Node, others: Shape, goal: Goal) -> Node:
         """The JSON texts of the other types; each text must be of one type only."""
