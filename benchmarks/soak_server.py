@@ -30,7 +30,7 @@ OPTIONS = (
     "--max-num-seqs=64",
     "--enforce-eager",
     "--no-enable-prefix-caching",
-    # Few blocks: the memory of a KV cache is taken when a block is first written, which would look like growth.
+    # Few blocks: whatever a large KV cache did would hide what everything else does.
     "--num-gpu-blocks-override=200",
 )
 MTP = ("--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": 3}))
@@ -111,6 +111,9 @@ small ({cache} KiB) that constraints in use are forgotten and compiled again. Ev
 that shares no code with the plugin; a stream's tokens must add up to what the server says it committed.
 
 {table}
+The worker, which runs the model, is what grows: by kernels that oneDNN compiles for vLLM, up to 1,024 of them.
+[worker-memory.md](worker-memory.md) tells the processes apart and has the same of vLLM alone.
+
 ![Metrics of the run](soak-server.png)
 
 The figures are the queries of [the dashboard](../grafana-dashboard.json), over this run.
