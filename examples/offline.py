@@ -1,6 +1,8 @@
 """Constraints offline: one batch with three different constraints and a free request.
 
-infernix make-tiny-model /tmp/tiny && python examples/offline.py /tmp/tiny
+infernix make-tiny-model /tmp/tiny && VLLM_CPU_KVCACHE_SPACE=1 python examples/offline.py /tmp/tiny
+
+On a CPU the variable says how many GiB hold keys and values; without it vLLM wants nearly all memory.
 """
 
 import sys
@@ -28,7 +30,9 @@ def main(model: str) -> None:
     llm = LLM(model, max_model_len=512, enforce_eager=True, enable_prefix_caching=False)
     params = [SamplingParams(max_tokens=64, structured_outputs=constraint) for constraint in CONSTRAINTS.values()]
     for answer in llm.generate(list(CONSTRAINTS), params, use_tqdm=False):
-        print(repr(answer.prompt), "->", repr(answer.outputs[0].text))
+        output = answer.outputs[0]
+        cut = " (cut: max_tokens)" if output.finish_reason == "length" else ""
+        print(repr(answer.prompt), "->", repr(output.text) + cut)
 
 
 if __name__ == "__main__":

@@ -200,7 +200,8 @@ def _explain(error: Any, section: Mapping[str, Any]) -> str:
         return f"settings: {error['msg']}"
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        known = ", ".join(sorted(Settings.model_fields))
-        return f'additional_config["{SECTION}"] has no setting {name!r}; known are {known}'
+        meant = get_close_matches(name, Settings.model_fields, n=1, cutoff=_NEARLY)
+        advice = f"did you mean {meant[0]}?" if meant else f"known are {', '.join(sorted(Settings.model_fields))}"
+        return f'additional_config["{SECTION}"] has no setting {name!r}; {advice}'
     place = f'additional_config["{SECTION}"]["{name}"]' if name in section else _variable(name)
     return f"{place} = {error['input']!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"

@@ -63,6 +63,10 @@ def make_tiny_model(
     """Write a tiny checkpoint with an MTP head: real architecture, real control tokens, seconds to make."""
     from infernix_plugin.model_executor import tiny
 
+    if draft is not None and family is Family.FLASH_NEXT:
+        raise typer.BadParameter(
+            "Flash-Next drafts with its MTP head; there are no other drafts for it", param_hint="--draft"
+        )
     if draft is None:
         tiny.make_tiny_model(directory, family=family.value, seed=seed, report=_report)
     else:

@@ -36,6 +36,13 @@ def test_an_expected_error_is_one_line(tmp_path):
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_draft_that_does_not_exist_for_a_family_is_refused(tmp_path):
+    done = run("make-tiny-model", str(tmp_path / "model"), "--family", "flash-next", "--draft", "dflash")
+    assert done.returncode == 2
+    assert "Flash-Next drafts with its MTP head" in " ".join(done.stderr.split())
+    assert not (tmp_path / "model").exists()
+
+
 def test_version_shows_the_pieces():
     lines = run("version").stdout.splitlines()
     assert [line.split()[0] for line in lines] == [

@@ -28,7 +28,7 @@ def test_the_section_wins_over_the_environment():
 @pytest.mark.parametrize(
     ("config", "environment", "says"),
     [
-        ({"infernix": {"cache_byte": 1}}, {}, "no setting 'cache_byte'; known are cache_bytes"),
+        ({"infernix": {"cache_byte": 1}}, {}, "no setting 'cache_byte'; did you mean cache_bytes?"),
         ({"infernix": {"cache_bytes": -1}}, {}, 'additional_config["infernix"]["cache_bytes"] = -1'),
         ({"infernix": {"unknown_keywords": "maybe"}}, {}, "'refuse' or 'ignore'"),
         ({"infernix": 3}, {}, "must be an object, not int"),
