@@ -38,12 +38,12 @@ class Ended:
 
 
 def settle(ended: Ended, *, count: bool) -> None:
-    """Write the log line, and count the output if ``count`` is true. Nothing of the constraint's text is in either."""
+    """Count the output if ``count`` is true, and write the log line. Nothing of the constraint's text is in either."""
     outcome = outcome_of(ended.record, ended.finish_reason)
+    if count:  # before the line is written: whoever has read it finds the output counted
+        metrics().count(ended.record, outcome, ended.figures)
     if settings.current().log_requests:
         logger.info("%s%s", LINE, json.dumps(_line(ended, outcome)))
-    if count:
-        metrics().count(ended.record, outcome, ended.figures)
 
 
 def _line(ended: Ended, outcome: str) -> dict[str, Any]:
