@@ -173,7 +173,7 @@ def test_clients_that_leave_together_leave_nothing_behind(server):
     before = count(server, "infernix_requests_total", kind="regex", outcome="abort")
 
     async def leaves(client):
-        stream = await ask(client, {"regex": "[a-z]{1500,}"}, stream=True, max_tokens=1900)
+        stream = await ask(client, {"regex": "[a-z]{20000,}"}, stream=True, max_tokens=1900)
         await anext(stream)
         await stream.close()
 
@@ -197,7 +197,7 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
 
     async def writes(client):
         try:
-            stream = await ask(client, {"regex": "[a-z]{1500,}"}, stream=True, max_tokens=1900)
+            stream = await ask(client, {"regex": "[a-z]{20000,}"}, stream=True, max_tokens=1900)
             async for chunk in stream:
                 if chunk.choices[0].delta.content:
                     break
