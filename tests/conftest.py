@@ -50,7 +50,7 @@ def tiny_model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_server(tiny_model, tmp_path_factory) -> Iterator:
     """A `vllm serve` of the tiny checkpoint with three MTP drafts, at the address ``.url`` with the log ``.log``."""
-    from infernix_plugin.entrypoints.demo.server import serve
+    from tests.serving import served
 
     arguments = [
         str(tiny_model),
@@ -62,11 +62,5 @@ def tiny_server(tiny_model, tmp_path_factory) -> Iterator:
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',
     ]
-    log = tmp_path_factory.mktemp("server") / "server.log"
-    with pytest.MonkeyPatch.context() as environment:
-        # One thread: on a busy machine, threads that wait for each other cost more than a tiny model has to compute.
-        environment.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        environment.setenv("OMP_NUM_THREADS", "1")
-        with serve(arguments, log=log) as server:
-            server.wait_until_healthy(lambda waited: None)
-            yield server
+    with served(arguments, tmp_path_factory.mktemp("server") / "server.log") as server:
+        yield server

@@ -37,6 +37,11 @@ class Watch:
             if choice.finish_reason is not None and choice.index in self._records:
                 setattr(choice, FIELD, self._records.pop(choice.index))
 
+    def mark_chunk(self, chunk: Any) -> Any:
+        """Publish the records in a chunk of a stream, and return it."""
+        self.mark(getattr(chunk, "choices", ()))
+        return chunk
+
     def mark_event(self, event: str) -> str:
         """Publish the records in a server-sent event, if a choice with a record finishes in it."""
         if not self._records or not event.startswith(_DATA + "{"):

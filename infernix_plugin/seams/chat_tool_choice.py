@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from types import MethodType
 from typing import Any
 
 from infernix_plugin.seams.seam import Seam
+from infernix_plugin.seams.validators import replaced
 
 
 def _replace(original: Any) -> Any:
-    model = original.__self__
-
-    @functools.wraps(original.__func__)
-    def check_tool_usage(cls: Any, data: Any) -> Any:
+    def without_allowed(data: Any) -> Any:
         from infernix_plugin.entrypoints.tools.allowed import without_allowed_tools
 
         return original(without_allowed_tools(data))
 
-    replacement = MethodType(check_tool_usage, model)
-    # pydantic took the method when the class was made, and has to take the new one.
-    model.__pydantic_decorators__.model_validators["check_tool_usage"].func = replacement
-    model.model_rebuild(force=True)
-    return replacement
+    return replaced(original, without_allowed)
 
 
 SEAM = Seam(

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from types import MethodType
 from typing import Any
 
 from infernix_plugin.seams.seam import Seam
+from infernix_plugin.seams.validators import replaced
 
 
 def _replace(original: Any) -> Any:
-    model = original.__self__
-
-    @functools.wraps(original.__func__)
-    def check_custom_tool_format(cls: Any, data: Any) -> Any:
-        return data  # what cannot be enforced is refused with its place, when the model is known
-
-    replacement = MethodType(check_custom_tool_format, model)
-    # pydantic took the method when the class was made, and has to take the new one.
-    model.__pydantic_decorators__.model_validators["check_custom_tool_format"].func = replacement
-    model.model_rebuild(force=True)
-    return replacement
+    return replaced(original, lambda data: data)  # what cannot be enforced is refused with its place, knowing the model
 
 
 SEAM = Seam(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
 
 from infernix_plugin.seams.seam import Seam
+
+if TYPE_CHECKING:
+    from infernix_plugin.entrypoints.observed import Watch
 
 _CHAT = "vllm.entrypoints.openai.chat_completion.serving"
 _COMPLETION = "vllm.entrypoints.openai.completion.serving"
@@ -77,33 +80,23 @@ def _replace_chat_batch(original: Any) -> Any:
     return chat_completion_full_generator_batch
 
 
-def _replace_chat_events(original: Any) -> Any:
-    @functools.wraps(original)
-    async def chat_completion_stream_generator(
-        self: Any, request: Any, result_generator: Any, *args: Any, **kwargs: Any
-    ) -> AsyncIterator[str]:
-        from infernix_plugin.entrypoints.observed import Watch
+def _replace_chat_stream(publish: Callable[[Watch, Any], Any]) -> Callable[[Any], Any]:
+    """Make the replacement of a generator of a chat's events, or of its chunks; ``publish`` returns what to yield."""
 
-        watch = Watch()
-        async for event in original(self, request, watch.outputs(result_generator), *args, **kwargs):
-            yield watch.mark_event(event)
+    def replace(original: Any) -> Any:
+        @functools.wraps(original)
+        async def chat_completion_stream_generator(
+            self: Any, request: Any, result_generator: Any, *args: Any, **kwargs: Any
+        ) -> AsyncIterator[Any]:
+            from infernix_plugin.entrypoints.observed import Watch
 
-    return chat_completion_stream_generator
+            watch = Watch()
+            async for part in original(self, request, watch.outputs(result_generator), *args, **kwargs):
+                yield publish(watch, part)
 
+        return chat_completion_stream_generator
 
-def _replace_chat_chunks(original: Any) -> Any:
-    @functools.wraps(original)
-    async def chat_completion_stream_generator_raw(
-        self: Any, request: Any, result_generator: Any, *args: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:
-        from infernix_plugin.entrypoints.observed import Watch
-
-        watch = Watch()
-        async for chunk in original(self, request, watch.outputs(result_generator), *args, **kwargs):
-            watch.mark(getattr(chunk, "choices", ()))
-            yield chunk
-
-    return chat_completion_stream_generator_raw
+    return replace
 
 
 def _replace_completion(original: Any) -> Any:
@@ -200,7 +193,7 @@ CHAT_EVENTS = Seam(
     module=_CHAT,
     attribute="OpenAIServingChat.chat_completion_stream_generator",
     reason=_REASON + " In 0.32 the stream is made as text.",
-    replace=_replace_chat_events,
+    replace=_replace_chat_stream(lambda watch, event: watch.mark_event(event)),
     parameters=_STREAM_PARAMETERS,
     releases=((0, 32),),
 )
@@ -209,7 +202,7 @@ CHAT_CHUNKS = Seam(
     module=_CHAT,
     attribute="OpenAIServingChat.chat_completion_stream_generator_raw",
     reason=_REASON + " Since 0.33 the stream is made of objects, for Messages too.",
-    replace=_replace_chat_chunks,
+    replace=_replace_chat_stream(lambda watch, chunk: watch.mark_chunk(chunk)),
     parameters=_STREAM_PARAMETERS,
     releases=((0, 33),),
 )

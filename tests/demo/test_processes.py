@@ -11,6 +11,7 @@ import pytest
 
 from infernix_plugin.entrypoints.demo import server as demo
 from infernix_plugin.entrypoints.demo.process_group import ProcessGroup, ended_by_signals
+from tests.demo.stand_in import install
 
 STAND_IN = """\
 #!{python}
@@ -46,12 +47,7 @@ http.server.HTTPServer(("127.0.0.1", int(arguments["--port"])), Handler).serve_f
 
 @pytest.fixture(autouse=True)
 def stand_in(tmp_path, monkeypatch):
-    command = tmp_path / "vllm"
-    command.write_text(STAND_IN.format(python=sys.executable))
-    command.chmod(0o755)
-    monkeypatch.setattr(demo, "vllm_command", lambda: str(command))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody is there: the way to ourselves must not lead over it
+    install(STAND_IN, tmp_path, monkeypatch)
 
 
 def gone(pid, seconds=60.0):

@@ -87,7 +87,7 @@ def test_greedy_outputs_are_the_same(subject, plain):
     assert sum(one.tokens == other.tokens for one, other in zip(expected, found, strict=True)) > len(expected) // 2
 
 
-@pytest.mark.skipif(not ALL, reason="takes one more engine: INFERNIX_TEST_ALL_PROPOSERS=1")
+@pytest.mark.skipif(not ALL, reason="takes one more engine, half a minute: INFERNIX_TEST_ALL_PROPOSERS=1")
 def test_vllm_alone_is_biased(models, plain):
     """Negative control: the same samples, judged the same way, of an engine that drops illegal drafts."""
     model, drafts = models

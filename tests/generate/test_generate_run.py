@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from infernix_plugin.entrypoints.cli import app
-from infernix_plugin.entrypoints.demo import server as demo
 from infernix_plugin.entrypoints.generate.waiting import EVERY, Waiting
+from tests.demo.stand_in import install
 
 STAND_IN = """\
 #!{python}
@@ -40,13 +39,8 @@ http.server.HTTPServer(("127.0.0.1", int(arguments["--port"])), Handler).serve_f
 
 @pytest.fixture(autouse=True)
 def stand_in(tmp_path, monkeypatch):
-    command = tmp_path / "vllm"
-    command.write_text(STAND_IN.format(python=sys.executable))
-    command.chmod(0o755)
-    monkeypatch.setattr(demo, "vllm_command", lambda: str(command))
+    install(STAND_IN, tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody is there: the way to ourselves must not lead over it
 
 
 def chunk(finish=None, **delta) -> str:

@@ -145,7 +145,7 @@ class Series:
 
     def round(self, mode, index=0):
         if mode not in self.results:
-            pytest.skip("with INFERNIX_LONG_TESTS=1")
+            pytest.skip("this mode takes minutes of engine time: INFERNIX_LONG_TESTS=1")
         return self.results[mode]["rounds"][index]
 
     def judge(self, part):

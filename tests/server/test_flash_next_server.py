@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from infernix_plugin.model_executor.tiny import make_tiny_model
+from tests.serving import served
 
 pytestmark = pytest.mark.server
 
@@ -42,8 +43,6 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    from infernix_plugin.entrypoints.demo.server import serve
-
     model = tmp_path_factory.mktemp("models") / "flash-next"
     make_tiny_model(model, family="flash-next")
     arguments = [
@@ -57,12 +56,8 @@ def server(tmp_path_factory):
         "--additional-config",
         '{"infernix": {"ngram_copies": true}}',
     ]
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        environment.setenv("OMP_NUM_THREADS", "1")
-        with serve(arguments, log=tmp_path_factory.mktemp("server") / "server.log") as server:
-            server.wait_until_healthy(lambda waited: None)
-            yield server
+    with served(arguments, tmp_path_factory.mktemp("server") / "server.log") as server:
+        yield server
 
 
 def ask(server, kind, seed):

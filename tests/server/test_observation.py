@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import anthropic
 import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,16 +22,6 @@ LONG = {**NO_THINKING, "structured_outputs": {"regex": "[a-z]{20000,}"}}  # no o
 CLOSED = {"type": "object", "additionalProperties": False}
 BOOLEAN = {**CLOSED, "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
 PING = {**CLOSED, "properties": {}}
-
-
-@pytest.fixture(scope="module")
-def client(tiny_server):
-    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=600)
-
-
-@pytest.fixture(scope="module")
-def claude(tiny_server):
-    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
 
 
 def finished(answer, *, stream):

@@ -7,8 +7,8 @@ import json
 import openai
 import pytest
 
-from infernix_plugin.entrypoints.demo.server import serve
 from tests.oracles.llama_model import make_tiny_llama
+from tests.serving import served
 
 pytestmark = pytest.mark.server
 
@@ -38,22 +38,18 @@ def ask(tmp_path_factory):
         "--additional-config",
         '{"infernix": {"max_whitespace": 0}}',
     ]
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        environment.setenv("OMP_NUM_THREADS", "1")
-        with serve(arguments, log=tmp_path_factory.mktemp("llama") / "server.log") as server:
-            server.wait_until_healthy(lambda waited: None)
-            client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=600)
+    with served(arguments, tmp_path_factory.mktemp("llama") / "server.log") as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=600)
 
-            def answer(written=None, **fields):
-                messages = [{"role": "user", "content": "q"}]
-                messages += [{"role": "assistant", "content": written}] if written else []
-                choice = client.chat.completions.create(
-                    model="tiny", messages=messages, seed=1, max_tokens=100, **fields
-                ).choices[0]
-                return choice.message, choice.finish_reason
+        def answer(written=None, **fields):
+            messages = [{"role": "user", "content": "q"}]
+            messages += [{"role": "assistant", "content": written}] if written else []
+            choice = client.chat.completions.create(
+                model="tiny", messages=messages, seed=1, max_tokens=100, **fields
+            ).choices[0]
+            return choice.message, choice.finish_reason
 
-            yield answer
+        yield answer
 
 
 def test_content_is_constrained_from_the_first_token(ask):

@@ -6,7 +6,7 @@ import re
 import openai
 import pytest
 
-from infernix_plugin.entrypoints.demo.server import serve
+from tests.serving import served
 
 pytestmark = pytest.mark.server
 
@@ -36,12 +36,8 @@ def client(tiny_model, tmp_path_factory):
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',
     ]
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        environment.setenv("OMP_NUM_THREADS", "1")
-        with serve(arguments, log=tmp_path_factory.mktemp("reasoning") / "server.log") as server:
-            server.wait_until_healthy(lambda waited: None)
-            yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    with served(arguments, tmp_path_factory.mktemp("reasoning") / "server.log") as server:
+        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

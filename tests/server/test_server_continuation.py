@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import anthropic
 import openai
 import pytest
 
@@ -18,11 +17,6 @@ SCHEMA = {
 }
 FORM = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 CONTINUE = {"continue_final_message": True, "add_generation_prompt": False}
-
-
-@pytest.fixture(scope="module")
-def client(tiny_server):
-    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=600)
 
 
 def ask(client, written, *, stream=False, **fields):
@@ -67,8 +61,7 @@ def test_a_message_that_the_template_changes_is_refused(client):
         ask(client, '{"a": ', response_format=FORM)
 
 
-def test_the_last_message_of_the_messages_api(tiny_server):
-    claude = anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
+def test_the_last_message_of_the_messages_api(claude):
     answer = claude.messages.create(
         model="tiny",
         max_tokens=300,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import anthropic
 import httpx
 import jsonschema
 import openai
@@ -41,16 +40,6 @@ RESPONSES_TOOLS = [
     {"type": "function", "name": "lookup", "parameters": PARAMETERS, "strict": True},
     {"type": "function", "name": "ping", "parameters": None, "strict": False},
 ]
-
-
-@pytest.fixture(scope="module")
-def client(tiny_server):
-    return openai.OpenAI(base_url=f"{tiny_server.url}/v1", api_key="none", max_retries=0, timeout=600)
-
-
-@pytest.fixture(scope="module")
-def claude(tiny_server):
-    return anthropic.Anthropic(base_url=tiny_server.url, api_key="none", max_retries=0, timeout=600)
 
 
 def chat(client, *, stream=False, thinking=False, **fields):

@@ -142,9 +142,7 @@ class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  #
             raise ValueError("Flash-Next on the CPU runs in one pipeline stage")
         self.config, self.vllm_config = config, vllm_config
         self.model = FlashNextModel(vllm_config, f"{prefix}.model" if prefix else "model")
-        self.lm_head = ParallelLMHead(config.vocab_size, config.hidden_size, prefix="lm_head")
-        if config.tie_word_embeddings:
-            self.lm_head = self.lm_head.tie_weights(self.model.embed_tokens)
+        self.lm_head = output_head(config, self.model.embed_tokens)
         self.logits_processor = LogitsProcessor(config.vocab_size)
 
     def embed_input_ids(self, input_ids: Tensor) -> Tensor:
@@ -223,6 +221,12 @@ class Qwen4ExpForConditionalGeneration(Qwen4ExpForCausalLM):
     checkpoint_names = Qwen4ExpForCausalLM.checkpoint_names | WeightsMapper(
         orig_to_new_prefix={"model.language_model.": "model.", "visual.": None}
     )
+
+
+def output_head(config: Any, embedding: VocabParallelEmbedding) -> Any:
+    """Return the layer ``[vocabulary, H]`` that makes logits, which may be the embedding itself."""
+    head = ParallelLMHead(config.vocab_size, config.hidden_size, prefix="lm_head")
+    return head.tie_weights(embedding) if config.tie_word_embeddings else head
 
 
 def checkpoint_directory(vllm_config: Any) -> Path:

@@ -15,10 +15,10 @@ from typing import Any
 
 from torch import Tensor, nn
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
-from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
+from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 from vllm.model_executor.models.utils import AutoWeightsLoader
 
-from infernix_plugin.model_executor.models.flash_next.model import STACKED, DecoderLayer, Weights
+from infernix_plugin.model_executor.models.flash_next.model import STACKED, DecoderLayer, Weights, output_head
 from infernix_plugin.model_executor.models.flash_next.norm import OffsetNorm
 from infernix_plugin.model_executor.models.flash_next.streams import StreamMixer, linear
 
@@ -62,9 +62,7 @@ class Qwen4ExpMTP(nn.Module):
         if getattr(config, "mtp_num_hidden_layers", 1) != 1:
             raise ValueError(f"Flash-Next on the CPU has one MTP layer, not {config.mtp_num_hidden_layers}")
         self.model = MtpLayer(vllm_config, f"{prefix}.mtp" if prefix else "mtp")
-        self.lm_head = ParallelLMHead(config.vocab_size, config.hidden_size, prefix="lm_head")
-        if config.tie_word_embeddings:
-            self.lm_head = self.lm_head.tie_weights(self.model.embed_tokens)
+        self.lm_head = output_head(config, self.model.embed_tokens)
         self.logits_processor = LogitsProcessor(config.vocab_size)
 
     def embed_input_ids(self, input_ids: Tensor) -> Tensor:

@@ -127,8 +127,12 @@ class SparseBackend(AttentionBackend):  # type: ignore[misc]
 
     @staticmethod
     def get_impl_cls() -> Any:
-        """Raise: the layer computes its attention itself."""
-        raise NotImplementedError
+        """Raise: the layer computes its attention itself.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a layer of sparse attention computes its attention itself")
 
     @staticmethod
     def get_builder_cls() -> type[SparseStepBuilder]:
