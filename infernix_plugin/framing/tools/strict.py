@@ -181,7 +181,7 @@ class _StrictArguments(Lowering):
     def _text(self, branch: Branch, goal: Goal) -> Node:
         """The strings of one branch that can be written."""
         if isinstance(branch, Finite):
-            return alt(*(Literal(value) for value in self._reducer.values(branch) if VALUE_END not in value))
+            return alt(*(Literal(value) for value in self._reducer.membership.values(branch) if VALUE_END not in value))
         if not isinstance(branch, Strings):
             raise self._ambiguous(goal)
         minimum, maximum = self._counts(branch, goal)
@@ -212,7 +212,7 @@ class _StrictArguments(Lowering):
                 number = self._number(branch, goal)
                 return number.item if isinstance(number, Lexeme) else number
             case Finite(kind) if kind in ("number", "boolean", "null"):
-                return alt(*(json_schema.values.literal(value) for value in self._reducer.values(branch)))
+                return alt(*(json_schema.values.literal(value) for value in self._reducer.membership.values(branch)))
         raise self._ambiguous(goal)
 
     @staticmethod

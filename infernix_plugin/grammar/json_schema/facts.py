@@ -10,7 +10,9 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
-from infernix_plugin.grammar.json_schema.shape import KINDS
+from infernix_plugin.grammar.json_schema.reader import Document
+from infernix_plugin.grammar.json_schema.references import LEGACY
+from infernix_plugin.grammar.json_schema.shape import FALSE, KINDS, Goal, alternatives, is_negated, pointer_of
 from infernix_plugin.grammar.json_schema.vocabulary import ANNOTATIONS
 
 _PLAIN = {"type", "const", "enum"}
@@ -84,3 +86,42 @@ def _kinds(value: Json) -> frozenset[str]:
 
 def _identities(values: Iterable[Json]) -> _Values:
     return frozenset((kind_of(value), identity(value)) for value in values)
+
+
+class KnownFacts:
+    """The facts of the places of one document."""
+
+    def __init__(self, document: Document) -> None:
+        """Bind to a document."""
+        self._document = document
+        self._contradictory: dict[Goal, bool] = {}
+        self._known: dict[str, Facts] = {}
+
+    def are_contradictory(self, goal: Goal) -> bool:
+        """Whether the facts of the goal's schemas leave no value."""
+        if len(goal) < 2:
+            return False
+        if goal not in self._contradictory:
+            known = NONE
+            for place in goal:
+                known &= self._at(place)
+            self._contradictory[goal] = known.contradictory
+        return self._contradictory[goal]
+
+    def _at(self, place: str) -> Facts:
+        if place not in self._known:
+            self._known[place] = self._read(place)
+        return self._known[place]
+
+    def _read(self, place: str) -> Facts:
+        if place == FALSE or alternatives(place.removeprefix("!")):
+            return NONE
+        pointer = pointer_of((place,))
+        schema = self._document.at(pointer)
+        if (
+            isinstance(schema, dict)
+            and "$ref" in schema
+            and self._document.references.resource(pointer).dialect in LEGACY
+        ):
+            return NONE
+        return of_others(schema) if is_negated(place) else of(schema)

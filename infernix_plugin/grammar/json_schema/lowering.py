@@ -147,7 +147,7 @@ class Lowering:
         if len(lists) < 2:
             return shape
         if goal not in self._listed:
-            texts = [value for branch in budget.watched(lists) for value in self._reducer.values(branch)]
+            texts = [value for branch in budget.watched(lists) for value in self._reducer.membership.values(branch)]
             others = (branch for branch in shape if not isinstance(branch, Finite) or branch.kind != "string")
             self._listed[goal] = (Finite("string", Listing(tuple(texts))), *others)
         return self._listed[goal]
@@ -174,7 +174,7 @@ class Lowering:
     def _body(self, name: str, branch: Branch, goal: Goal) -> Node:
         match branch:
             case Finite():
-                return values.one_of(self._reducer.values(branch))
+                return values.one_of(self._reducer.membership.values(branch))
             case Numbers():
                 return self._number(branch, goal)
             case Strings():
@@ -285,7 +285,7 @@ class Lowering:
     def _unique_array(self, name: str, branch: Arrays, goal: Goal) -> Node:
         """Items without repetition: where they are from a short list, a rule says what may follow once certain of them
         were written; elsewhere a companion of the grammar keeps them apart."""
-        listed = None if branch.positions or branch.counts else self._reducer.listed(branch.item(0))
+        listed = None if branch.positions or branch.counts else self._reducer.membership.listed(branch.item(0))
         spellings: dict[Hashable, list[Node]] = {}
         for value in listed or ():
             spellings.setdefault(reading(value), []).append(values.literal(value))

@@ -12,28 +12,26 @@ from typing import Any
 from infernix_plugin.errors import ConstraintTooLarge, UnsatisfiableConstraint, UnsupportedSchema
 from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.ir import Literal, Node, Not, alt
-from infernix_plugin.grammar.json_schema import facts, keywords
+from infernix_plugin.grammar.json_schema import keywords
 from infernix_plugin.grammar.json_schema.complement import absorbed, complement, one_member
 from infernix_plugin.grammar.json_schema.derivatives import Derivatives, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
-from infernix_plugin.grammar.json_schema.json_value import Json, identity, kind_of
+from infernix_plugin.grammar.json_schema.facts import KnownFacts
+from infernix_plugin.grammar.json_schema.json_value import identity
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
+from infernix_plugin.grammar.json_schema.membership import Membership
 from infernix_plugin.grammar.json_schema.reader import Document
-from infernix_plugin.grammar.json_schema.references import LEGACY
 from infernix_plugin.grammar.json_schema.shape import (
     ANY,
     FALSE,
     NOTHING,
     UNCONSTRAINED,
     Arrays,
-    Boolean,
     Branch,
     Count,
     Finite,
     Goal,
     Inexpressible,
-    Null,
-    Numbers,
     Objects,
     Pattern,
     Shape,
@@ -101,12 +99,11 @@ class Reducer:
         self._overlaps: dict[str, frozenset[_Overlap]] = {}
         self._exclusions: list[_Exclusion] = []
         self._is_between_proofs = tells_apart
-        self._contradictory: dict[Goal, bool] = {}
-        self._known_facts: dict[str, facts.Facts] = {}
-        self._matchers: dict[Strings, Intersection] = {}
+        self._facts = KnownFacts(document)
         self._derivatives = Derivatives()
         self._names: dict[tuple[Goal, _Matched], Intersection] = {}
         self._merges = 0
+        self.membership = Membership(self, options.max_string_states)
 
     @property
     def has_overlaps(self) -> bool:
@@ -254,7 +251,7 @@ class Reducer:
             left: Shape = (whole,)
             for branch in shape:
                 if branch.kind == kind:
-                    left = absorbed(self._meet(left, complement(branch, self.values, place), place))
+                    left = absorbed(self._meet(left, complement(branch, self.membership.values, place), place))
             found.extend(left)
         return tuple(found)
 
@@ -287,35 +284,7 @@ class Reducer:
         if not isinstance(branch, Objects) or len(branch.layers) < 2:
             return False
         budget.checkpoint()
-        return any(self._is_plainly_contradictory(_member_goal(branch, name)) for name in branch.required)
-
-    def _is_plainly_contradictory(self, goal: Goal) -> bool:
-        if len(goal) < 2:
-            return False
-        if goal not in self._contradictory:
-            known = facts.NONE
-            for place in goal:
-                known &= self._facts(place)
-            self._contradictory[goal] = known.contradictory
-        return self._contradictory[goal]
-
-    def _facts(self, place: str) -> facts.Facts:
-        if place not in self._known_facts:
-            self._known_facts[place] = self._read_facts(place)
-        return self._known_facts[place]
-
-    def _read_facts(self, place: str) -> facts.Facts:
-        if place == FALSE or alternatives(place.removeprefix("!")):
-            return facts.NONE
-        pointer = pointer_of((place,))
-        schema = self._document.at(pointer)
-        if (
-            isinstance(schema, dict)
-            and "$ref" in schema
-            and self._document.references.resource(pointer).dialect in LEGACY
-        ):
-            return facts.NONE
-        return facts.of_others(schema) if is_negated(place) else facts.of(schema)
+        return any(self._facts.are_contradictory(_member_goal(branch, name)) for name in branch.required)
 
     # Proofs -----------------------------------------------------------------------------------------------------
 
@@ -341,7 +310,7 @@ class Reducer:
     def _may_hold(self, branch: Branch, depth: int) -> bool:
         match branch:
             case Finite():
-                return bool(self.values(branch))
+                return bool(self.membership.values(branch))
             case Objects() if branch.some:
                 return self.may_hold(self.witnesses(branch, depth), depth)
             case Objects():
@@ -376,7 +345,7 @@ class Reducer:
 
     def member(self, branch: Objects, name: str) -> Goal:
         """What the value of the member ``name`` must satisfy; nothing does if the name itself is not allowed."""
-        return branch.member(name) if self.accepts(branch.naming, name) else (FALSE,)
+        return branch.member(name) if self.membership.accepts(branch.naming, name) else (FALSE,)
 
     def witnesses(self, branch: Objects, depth: int = _WITNESS_DEPTH) -> Shape:
         """The branch by cases of which members are the ``some``: declared ones, or at most one undeclared, the last.
@@ -423,7 +392,7 @@ class Reducer:
             if not some.is_about_names:
                 free = self.shape((some.place,)) == ANY
                 yield Objects(() if free else (one_member(name, some.place),), (name,))
-            elif self.accepts((some.place,), name):
+            elif self.membership.accepts((some.place,), name):
                 yield Objects(required=(name,))
 
     def _may_be_undeclared(self, branch: Objects, some: Some, depth: int) -> bool:
@@ -481,96 +450,11 @@ class Reducer:
             if isinstance(part, Strings):
                 options.append(language(part))
             elif isinstance(part, Finite) and part.kind == "string":
-                options.extend(map(Literal, self.values(part)))
+                options.extend(map(Literal, self.membership.values(part)))
         return (alt(*options),)
 
     def _strings(self, languages: Sequence[Node], derivatives: Derivatives | None = None) -> Intersection:
         return Intersection(languages, derivatives, most_states=self._options.max_string_states)
-
-    # Values -----------------------------------------------------------------------------------------------------
-
-    def values(self, branch: Finite) -> tuple[Json, ...]:
-        """The listed values that satisfy the branch's other assertions."""
-        return tuple([value for value in branch.listing.values if self._satisfies(branch.given, value)])
-
-    def _satisfies(self, given: Sequence[Branch], value: Json) -> bool:
-        budget.checkpoint()
-        return all(self._accepts(branch, value) for branch in budget.watched(given))
-
-    def listed(self, goal: Goal) -> list[Json] | None:
-        """The values that satisfy the goal, if they are listed in the schema."""
-        found: list[Json] = []
-        for branch in self.shape(goal):
-            match branch:
-                case Finite():
-                    found.extend(self.values(branch))
-                case Boolean():
-                    found.extend([True, False])
-                case Null():
-                    found.append(None)
-                case _:
-                    return None
-        return found
-
-    def accepts(self, goal: Goal, value: Json) -> bool:
-        """Whether a value of the same types as the reader's satisfies the goal."""
-        budget.checkpoint()
-        shape = self.shape(goal)
-        for branch in shape:  # noqa: SIM110  a generator would take as much stack again, at every level of the value
-            if self._accepts(branch, value):
-                return True
-        return False
-
-    def _contains(self, value: dict[str, Json], some: Some) -> bool:
-        parts = [name if some.is_about_names else item for name, item in value.items() if some.applies(name)]
-        return any(self.accepts((some.place,), part) for part in parts)
-
-    def _matches(self, branch: Strings, value: str) -> bool:
-        if not branch.patterns and value.isascii():
-            return _counted(len(value), branch)
-        if branch not in self._matchers:
-            self._matchers[branch] = self._strings([language(branch)])
-        return value in self._matchers[branch]
-
-    def _accepts(self, branch: Branch, value: Json) -> bool:
-        match branch:
-            case Inexpressible(kind, other=other):
-                if kind_of(value) != kind or self._accepts(other, value):
-                    return False
-                return all(self._accepts(given, value) for given in branch.given)
-            case Null():
-                return value is None
-            case Boolean():
-                return isinstance(value, bool)
-            case Numbers():
-                return not isinstance(value, str | bool | list | dict) and value is not None and value.value in branch
-            case Strings():
-                return isinstance(value, str) and _counted(len(value), branch) and self._matches(branch, value)
-            case Finite():
-                # The listed values come first: the checks then only ever go into parts of one value.
-                return value in branch.listing and all(self._accepts(given, value) for given in branch.given)
-            case Arrays():
-                if not isinstance(value, list) or not _counted(len(value), branch):
-                    return False
-                if branch.unique and len(set(map(identity, value))) < len(value):
-                    return False
-                for index, item in enumerate(value):
-                    if not self.accepts(branch.item(index), item):
-                        return False
-                for count in branch.counts:
-                    found = [item for item in value[count.start :] if self.accepts((count.place,), item)]
-                    if not _counted(len(found), count):
-                        return False
-                return True
-            case Objects():
-                if not isinstance(value, dict) or not value.keys() >= set(branch.required):
-                    return False
-                if not _counted(len(value), branch):
-                    return False
-                for name, item in value.items():
-                    if not self.accepts(self.member(branch, name), item):
-                        return False
-                return all(self._contains(value, some) for some in branch.some)
 
 
 def refusal(branch: Inexpressible) -> UnsupportedSchema:
@@ -626,7 +510,3 @@ def _is_empty(strings: Intersection, excluded: Sequence[str] = ()) -> bool:
             f"{strings.most_states}",
             hint="shorten the counts",
         ) from None
-
-
-def _counted(length: int, bounds: Strings | Arrays | Objects | Count) -> bool:
-    return bounds.minimum <= length and (bounds.maximum is None or length <= bounds.maximum)

@@ -53,7 +53,7 @@ def supply(reducer: Reducer, goal: Goal, enough: int = ENDLESS) -> int:
 
 def exact_supply(reducer: Reducer, goal: Goal) -> int | None:
     """How many different values satisfy the goal, if they are listed or the integers of an interval."""
-    listed = reducer.listed(goal)
+    listed = reducer.membership.listed(goal)
     if listed is not None:
         return len(set(map(reading, listed)))
     match reducer.shape(goal):
@@ -102,7 +102,7 @@ def _count_branch(reducer: Reducer, branch: Branch, enough: int, depth: int) -> 
         case Boolean():
             return 2
         case Finite():
-            return len(set(map(reading, reducer.values(branch))))
+            return len(set(map(reading, reducer.membership.values(branch))))
         case Numbers():
             return _count_numbers(branch, enough)
         case Strings():

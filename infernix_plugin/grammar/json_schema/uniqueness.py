@@ -169,7 +169,7 @@ class _Survey:
         """A listed value is written as it is; below a watched place no array in it may repeat an item."""
         for goal in sorted(key):
             for branch in self._reducer.shape(goal):
-                if isinstance(branch, Finite) and any(map(_repeats, self._reducer.values(branch))):
+                if isinstance(branch, Finite) and any(map(_repeats, self._reducer.membership.values(branch))):
                     raise UnsupportedSchema(
                         "uniqueItems is not supported beside a listed value that has an array with equal items",
                         location=pointer_of(goal),
