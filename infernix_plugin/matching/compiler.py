@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -83,9 +84,7 @@ class ConstraintCompiler:
         Raises:
             ConstraintError: the constraint cannot be enforced; the subclass says why.
         """
-        started = perf_counter()
-        compiled, outcome = self._cache.get((constraint, framing), lambda: self.build(constraint, framing))
-        return Preparation(compiled, outcome, perf_counter() - started)
+        return self._prepared((constraint, framing), lambda: self.build(constraint, framing))
 
     def prepare_tools(
         self, contract: ToolContract, content: OutputConstraint | None = None, *, framing: Framing = CONTENT
@@ -102,10 +101,8 @@ class ConstraintCompiler:
         """
         if content is not None and contract.choice is CallChoice.NONE:
             return self.prepare(content, framing=framing)
-        started = perf_counter()
-        key = (contract.identity(), content, framing)
-        compiled, outcome = self._cache.get(key, lambda: self.build_tools(contract, content, framing))
-        return Preparation(compiled, outcome, perf_counter() - started)
+        key = _key_of_tools(contract, content, framing)
+        return self._prepared(key, lambda: self.build_tools(contract, content, framing))
 
     def compile_structural_tag(self, text: str) -> CompiledGrammar:
         """The compiled grammar of an xgrammar structural tag, given as JSON text.
@@ -121,9 +118,7 @@ class ConstraintCompiler:
         Raises:
             ConstraintError: xgrammar refuses it, or nothing satisfies it.
         """
-        started = perf_counter()
-        compiled, outcome = self._cache.get(("structural_tag", text), lambda: self._build_structural_tag(text))
-        return Preparation(compiled, outcome, perf_counter() - started)
+        return self._prepared(_key_of_structural_tag(text), lambda: self._build_structural_tag(text))
 
     def holds(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> bool:
         """Whether :meth:`prepare` has nothing to build."""
@@ -135,11 +130,11 @@ class ConstraintCompiler:
         """Whether :meth:`prepare_tools` has nothing to build."""
         if content is not None and contract.choice is CallChoice.NONE:
             return self.holds(content, framing=framing)
-        return self._cache.holds((contract.identity(), content, framing))
+        return self._cache.holds(_key_of_tools(contract, content, framing))
 
     def holds_structural_tag(self, text: str) -> bool:
         """Whether :meth:`prepare_structural_tag` has nothing to build."""
-        return self._cache.holds(("structural_tag", text))
+        return self._cache.holds(_key_of_structural_tag(text))
 
     def stats(self) -> CacheStats:
         """Totals of the cache since the start, and its present content."""
@@ -182,6 +177,11 @@ class ConstraintCompiler:
                 grammar = DistinctNamesGrammar(grammar, names, self._written)
             return CompiledGrammar(self.domain, grammar)
 
+    def _prepared(self, key: Hashable, make: Callable[[], CompiledGrammar]) -> Preparation:
+        started = perf_counter()
+        compiled, outcome = self._cache.get(key, make)
+        return Preparation(compiled, outcome, perf_counter() - started)
+
     def _restricted(self, built: Grammar, constraint: OutputConstraint) -> Grammar:
         return restrict_terminals(built, self.domain, lambda token: self._place_of(token, constraint))
 
@@ -205,3 +205,11 @@ class ConstraintCompiler:
             return None
         named = gbnf.token_terminals(constraint.source, self._options)
         return next((place for found, place in named if found == token), None)
+
+
+def _key_of_tools(contract: ToolContract, content: OutputConstraint | None, framing: Framing) -> Hashable:
+    return contract.identity(), content, framing
+
+
+def _key_of_structural_tag(text: str) -> Hashable:
+    return "structural_tag", text
