@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from vllm.sampling_params import StructuredOutputsParams
-
+from infernix_plugin.entrypoints.carrier import carrying
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.framing.continuation import written_content
 from infernix_plugin.framing.phases import SEPARATOR, THINK_CLOSE, THINK_OPEN
@@ -48,7 +47,7 @@ def continued(request: Any, asked: Asked, prompt: Sequence[int], domain: TokenDo
     if not prefix:
         return asked
     framed = FramedOutput(contract, content, prefix)
-    request.structured_outputs = StructuredOutputsParams(structural_tag=framed.text())
+    request.structured_outputs = carrying(framed.text())
     for field in ("response_format", "text"):
         if hasattr(request, field):
             setattr(request, field, None)

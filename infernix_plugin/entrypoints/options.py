@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from infernix_plugin.entrypoints.carrier import refuse_reserved_tags
 from infernix_plugin.errors import ConflictingConstraints, excerpt
 from infernix_plugin.structured_output.record import KEY
 
@@ -34,6 +35,7 @@ def check_request(request: Any) -> None:
                 f"{name} does not exist any more and would be ignored.", location=name, hint=f"Use {replacement}."
             )
     _refuse_reserved_keys(request)
+    refuse_reserved_tags(request)
     sources = constraint_sources(request)
     if len(sources) > 1:
         raise ConflictingConstraints(
@@ -42,13 +44,27 @@ def check_request(request: Any) -> None:
     _refuse_text_beside_tools(request)
 
 
+def check_extra_args(params: Any) -> None:
+    """Refuse reserved keys in ``SamplingParams``, which offline scripts fill themselves.
+
+    Raises:
+        ConflictingConstraints: located by the key.
+    """
+    _refuse_reserved("extra_args", params.extra_args)
+    _refuse_reserved("extra_args.kv_transfer_params", (params.extra_args or {}).get("kv_transfer_params"))
+
+
 def _refuse_reserved_keys(request: Any) -> None:
-    """What begins with our name travels inside the server, and comes from no client."""
     for field in ("vllm_xargs", "kv_transfer_params"):
-        for name in getattr(request, field, None) or ():
-            if str(name).lower().startswith(KEY):
-                place = f"{field}.{excerpt(str(name))[1:-1]}"
-                raise ConflictingConstraints(f"Keys of {field} that begin with {KEY!r} are reserved.", location=place)
+        _refuse_reserved(field, getattr(request, field, None))
+
+
+def _refuse_reserved(field: str, given: Any) -> None:
+    """What begins with our name travels inside the server, and comes from no client."""
+    for name in given or ():
+        if str(name).lower().startswith(KEY):
+            place = f"{field}.{excerpt(str(name))[1:-1]}"
+            raise ConflictingConstraints(f"Keys of {field} that begin with {KEY!r} are reserved.", location=place)
 
 
 def _refuse_text_beside_tools(request: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from vllm.sampling_params import StructuredOutputsParams
-
+from infernix_plugin.entrypoints.carrier import carrying
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
@@ -30,6 +29,6 @@ def over_all_text(request: Any, asked: Asked) -> Asked:
             carried = framed.carried()
         case FramedOutput():
             return asked
-    request.structured_outputs = StructuredOutputsParams(structural_tag=carried)
+    request.structured_outputs = carrying(carried)
     request.response_format = None
     return framed

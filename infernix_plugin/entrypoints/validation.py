@@ -21,6 +21,7 @@ from infernix_plugin.entrypoints.continuation import continued, is_continuation,
 from infernix_plugin.entrypoints.guided import named_as_given, read_guided
 from infernix_plugin.entrypoints.options import (
     check_display,
+    check_extra_args,
     check_request,
     check_sampling,
     constraint_sources,
@@ -164,8 +165,11 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
         VLLMValidationError: as for a request.
     """
     params = sampling_params.structured_outputs
-    field = f"structured_outputs.{field_of(params)}"
+    field = "" if params is None else f"structured_outputs.{field_of(params)}"
     try:
+        check_extra_args(sampling_params)
+        if params is None:
+            return
         compiler = compiler_for(model_config, tokenizer, settings.current())
         _judge(compiler, params, sampling_params, [])
     except InfernixError as error:

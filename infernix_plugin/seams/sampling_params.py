@@ -13,7 +13,7 @@ def _replace(original: Any) -> Any:
     def _validate_structured_outputs(
         self: Any, model_config: Any, structured_outputs_config: Any, tokenizer: Any
     ) -> None:
-        if self.structured_outputs is None or structured_outputs_config is None:
+        if structured_outputs_config is None or (self.structured_outputs is None and not self.extra_args):
             return
         if model_config.is_diffusion or tokenizer is None:
             original(self, model_config, structured_outputs_config, tokenizer)  # refuses both with its own words

@@ -9,10 +9,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 
 TYPE = "infernix_framed_output"
+_FOREIGN = f"A structural tag of the type {TYPE} can only be what this plugin writes."
 TOOLS = "tools"
 """The observed kind of an output with tools and free content."""
 
@@ -53,19 +55,44 @@ class FramedOutput:
         )
 
 
-def read(document: dict[str, Any]) -> FramedOutput:
-    """Return what :meth:`FramedOutput.text` wrote, decoded.
+def read(text: str) -> FramedOutput | None:
+    """Return what :meth:`FramedOutput.text` wrote; ``None`` if the text is of another type.
 
     Raises:
         ConflictingConstraints: the contract contradicts itself.
+        InvalidGrammar: it is of this type and was not written there.
     """
-    contract, content = document["contract"], document["content"]
-    return FramedOutput(
-        None if contract is None else _contract(contract),
-        _read_constraint(content),
-        document["prefix"],
-        document["raw"],
-    )
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or document.get("type") != TYPE:
+        return None
+    try:
+        contract, content = document["contract"], document["content"]
+        framed = FramedOutput(
+            None if contract is None else _contract(contract),
+            _read_constraint(content),
+            document["prefix"],
+            document["raw"],
+        )
+        if _is_typed(framed):
+            return framed
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise InvalidGrammar(_FOREIGN) from error
+    raise InvalidGrammar(_FOREIGN)
+
+
+def _is_typed(framed: FramedOutput) -> bool:
+    """Whether the values that nothing else looks at are of their types."""
+    contract = framed.contract
+    tools = () if contract is None else contract.tools
+    texts = [framed.prefix, *(tool.name for tool in tools), *(tool.parameters or "" for tool in tools)]
+    for constraint in (framed.content, *(tool.text for tool in tools)):
+        texts += [] if constraint is None else [constraint.source, *constraint.choices]
+    flags = [framed.raw, *(tool.strict for tool in tools)]
+    flags += [] if contract is None else [contract.parallel, contract.basic]
+    return all(isinstance(text, str) for text in texts) and all(isinstance(flag, bool) for flag in flags)
 
 
 def _written(contract: ToolContract) -> dict[str, Any]:

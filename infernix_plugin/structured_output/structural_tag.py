@@ -49,7 +49,7 @@ def from_json(text: str) -> StructuralTag:
     try:
         tag = json.loads(text)
         return replace(_tag(tag["format"] if "format" in tag else _triggered(tag)), raw=tag.get(_RAW) is True)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidGrammar("The structural tag is not a JSON object with a format.") from error
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any
 
@@ -85,11 +84,7 @@ def observed_kind(params: Any) -> str:
 
 
 def _tagged(text: str) -> Asked:
-    if framed_output.TYPE in text:
-        document = json.loads(text)
-        if isinstance(document, dict) and document.get("type") == framed_output.TYPE:
-            return framed_output.read(document)
-    return structural_tag.from_json(text)
+    return (framed_output.read(text) if framed_output.TYPE in text else None) or structural_tag.from_json(text)
 
 
 def grammar_of(text: str) -> OutputConstraint | StructuralTag:

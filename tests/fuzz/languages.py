@@ -68,6 +68,23 @@ SCHEMA_PARTS += [
 ]
 
 
+TAGS = [
+    '{"type":"structural_tag","format":{"type":"const_string","value":"ok"}}',
+    '{"type":"structural_tag","format":{"type":"sequence","elements":[{"type":"any_text"},{"type":"or","elements":'
+    '[{"type":"regex","pattern":"a+"},{"type":"grammar","grammar":"root ::= \\"x\\""}]}]}}',
+    '{"type":"structural_tag","format":{"type":"triggered_tags","triggers":["<f"],"tags":[{"begin":"<f>","content":'
+    '{"type":"json_schema","json_schema":{"type":"boolean"}},"end":"</f>"}],"at_least_one":true,"stop_after_first":true}}',
+    '{"type":"structural_tag","format":{"type":"tags_with_separator","separator":",","tags":[{"type":"tag","begin":"<a>",'
+    '"content":{"type":"any_text"},"end":["</a>","!"]}]}}',
+    '{"type":"structural_tag","structures":[{"begin":"<f>","schema":{"type":"boolean"},"end":"</f>"}],"triggers":["<f"]}',
+    '{"type":"structural_tag","format":{"type":"sequence","elements":[{"type":"any_tokens","exclude_tokens":[281]},'
+    '{"type":"token","token":281},{"type":"optional","content":{"type":"qwen_xml_parameter","json_schema":{}}}]}}',
+]
+TAG_PARTS = ["{", "}", "[", "]", ":", ",", '"', '"type":', '"format":', '"value":', '"elements":', '"tags":', "null"]
+TAG_PARTS += ['"triggers":', '"content":', '"any_text"', '{"type":"any_text"}', '"token"', "-1", "99999999999", "[[[["]
+TAG_PARTS += ['{"type":"plus","content":', '{"type":"repeat","min":0,"max":99999,"content":', "infernix_framed_output"]
+
+
 def schemas() -> list[str]:
     """Every schema of the JSON Schema Test Suite, as text."""
     groups = chain.from_iterable(json.loads(path.read_text("utf-8")) for path in sorted(UPSTREAM.rglob("*.json")))

@@ -5,20 +5,26 @@ Time is processor time of the thread, far beyond what the compile's own limit al
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import thread_time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from infernix_plugin import ConstraintCompiler, ConstraintError, MaskState, OutputConstraint
 from infernix_plugin.framing.continuation import as_tokens, written_content
 from infernix_plugin.framing.reader import OutputReader
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.matching.compiled import CompiledGrammar
-from tests.framing.calling import DOMAIN, THINKING, form_of, read, tokens_of
+from infernix_plugin.matching.session import Session
+from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.translation import asked_of
+from tests.framing.calling import DOMAIN, STOP, THINKING, form_of, read, tokens_of
 from tests.fuzz import languages
 from tests.fuzz.mutations import mutated
 
@@ -26,6 +32,9 @@ COMPILE_SECONDS = 1.0
 CEILING_SECONDS = 20.0
 LONGEST_MESSAGE = 2000
 STEPS = 6
+FIELDS = ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
+NAMES_TOKENS = re.compile(r"Token\(|<")
+Rows = NDArray[np.int32]
 COMPILER = ConstraintCompiler(DOMAIN, max_compile_seconds=COMPILE_SECONDS, cache_bytes=1 << 20)
 
 
@@ -52,22 +61,64 @@ def outcome(work: Callable[[], object]) -> str:
     return type(refusal).__name__
 
 
-def walk(compiled: CompiledGrammar, prefix: bytes = b"") -> None:
-    """Follow the masks for a few tokens: what they allow is accepted, what they forbid is not."""
+def walk(compiled: CompiledGrammar, prefix: bytes = b"", *, by_text: bool = True) -> None:
+    """Follow the masks for a few tokens: what they allow is accepted, what they forbid is not, and the output may end
+    where they allow its end. The same tokens as drafts give the same masks, and so does their text as a prefix, unless
+    a grammar names tokens."""
     session = compiled.session(prefix)
-    row = np.zeros(DOMAIN.mask_words, dtype=np.int32)
-    for step in range(STEPS):
-        if session.fill_mask(row) is not MaskState.READY or session.terminated:
-            return
+    rows = np.zeros((STEPS + 1, DOMAIN.mask_words), dtype=np.int32)
+    states: list[MaskState] = []
+    drafts: list[int] = []
+    for step, row in enumerate(rows):
+        states.append(session.fill_mask(row))
+        if states[-1] is not MaskState.READY or step == STEPS:
+            break
         bits = np.unpackbits(row.view(np.uint8), bitorder="little")
+        assert session.complete == bool(bits[STOP])
         legal, illegal = np.flatnonzero(bits), np.flatnonzero(bits == 0)
         if len(illegal):
             assert not session.accept(int(illegal[step * 7919 % len(illegal)]))
-        assert session.accept(int(legal[step * 104_729 % len(legal)]))
+        drafts.append(int(legal[step * 104_729 % len(legal)]))
+        assert session.accept(drafts[-1])
+    if session.engine_error is None:
+        _compare_with_lookahead(compiled.session(prefix), drafts, states, rows)
+        if by_text and not session.terminated and not any(map(DOMAIN.is_control, drafts)):
+            again = compiled.session(prefix + b"".join(map(DOMAIN.token_bytes, drafts)))
+            assert again.complete == session.complete
+            assert _mask(again) == (states[-1], rows[len(drafts)].tobytes())
+
+
+def _mask(session: Session) -> tuple[MaskState, bytes]:
+    row = np.zeros(DOMAIN.mask_words, dtype=np.int32)
+    return session.fill_mask(row), row.tobytes()
+
+
+def _compare_with_lookahead(session: Session, drafts: list[int], states: list[MaskState], rows: Rows) -> None:
+    before = _mask(session)
+    seen = np.zeros((len(drafts) + 1, DOMAIN.mask_words), dtype=np.int32)
+    assert session.lookahead(drafts, seen) == states
+    reached = sum(state is MaskState.READY for state in states)
+    assert np.array_equal(seen[:reached], rows[:reached])
+    assert _mask(session) == before
 
 
 def compiled(make: Callable[[str], OutputConstraint]) -> Callable[[str], str]:
-    return lambda text: outcome(lambda: walk(COMPILER.compile(make(text))))
+    return lambda text: outcome(lambda: walk(COMPILER.compile(make(text)), by_text=not NAMES_TOKENS.search(text)))
+
+
+def as_sent(field: str) -> Callable[[str], str]:
+    """Read what a ``structured_outputs`` object holds in a field, as the server does."""
+
+    def work(text: str) -> None:
+        params = SimpleNamespace(**{**dict.fromkeys(FIELDS), field: text})
+        match asked_of(params):
+            case StructuralTag() as tag:
+                walk(COMPILER.compile_structural_tag(tag.text), by_text="token" not in text)
+                walk(COMPILER.compile_structural_tag(tag.after(THINKING).text), by_text=False)
+            case OutputConstraint() as constraint:
+                walk(COMPILER.compile(constraint), by_text=not NAMES_TOKENS.search(text))
+
+    return lambda text: outcome(lambda: work(text))
 
 
 def strict_tool(parameters: str) -> str:
@@ -152,6 +203,10 @@ _OUTPUTS = mutated(languages.CALLS, languages.CALL_PARTS)
 TARGETS = {
     "gbnf": Target(mutated(languages.GBNF, languages.GBNF_PARTS), compiled(OutputConstraint.grammar)),
     "lark": Target(mutated(languages.LARK, languages.LARK_PARTS), compiled(OutputConstraint.grammar)),
+    "grammar as sent": Target(
+        mutated(languages.LARK + languages.GBNF, languages.LARK_PARTS + languages.GBNF_PARTS), as_sent("grammar")
+    ),
+    "structural tag": Target(mutated(languages.TAGS, languages.TAG_PARTS), as_sent("structural_tag")),
     "regex": Target(mutated(languages.REGEX, languages.REGEX_PARTS), compiled(OutputConstraint.regex)),
     "schema": Target(_SCHEMAS, compiled(OutputConstraint.json_schema)),
     "choice": Target(

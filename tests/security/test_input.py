@@ -1,14 +1,21 @@
 """What a client sends stays data: reserved names are refused, errors quote little of it, nothing is fetched."""
 
 import socket
+from types import SimpleNamespace
 
 import pytest
+from vllm.exceptions import VLLMValidationError
+from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
 from infernix_plugin import ConstraintCompiler, ConstraintError, OutputConstraint, TokenDomain
+from infernix_plugin.entrypoints.carrier import carrying
 from infernix_plugin.entrypoints.options import check_request
 from infernix_plugin.entrypoints.refusals import refusal
-from infernix_plugin.errors import ConflictingConstraints, InfernixError, bounded
+from infernix_plugin.entrypoints.validation import validate_sampling_params
+from infernix_plugin.errors import ConflictingConstraints, InfernixError, InvalidGrammar, bounded
+from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.record import error_record
+from infernix_plugin.structured_output.translation import asked_of
 from tests.integration.test_refusals import plain_request
 
 BIG = "k" * 100_000
@@ -71,6 +78,57 @@ def test_reserved_keys_are_refused(field, key):
     assert refused.value.location.startswith(f"{field}.{key[:8]}")
     assert len(refused.value.location) < 200
     check_request(plain_request(**{field: {"other": 1, "not infernix": "x"}}))
+
+
+@pytest.mark.parametrize("args", [{"infernix": {}}, {"Infernix_x": 1}, {"kv_transfer_params": {"infernix": {}}}])
+def test_reserved_keys_of_offline_scripts_are_refused(args):
+    with pytest.raises(VLLMValidationError, match="reserved"):
+        validate_sampling_params(None, None, SamplingParams(extra_args=args))
+    validate_sampling_params(None, None, SamplingParams(extra_args={"other": 1, "kv_transfer_params": {"a": 1}}))
+
+
+FRAMED = FramedOutput(None, OutputConstraint.regex("a"), raw=True).text()
+RESERVED_TAGS = {
+    "what the server writes": FRAMED,
+    "its type alone": '{"type": "infernix_framed_output"}',
+    "its type in other letters": '{"type": "\\u0049nfernix_x", "format": {"type": "any_text"}}',
+    "its mark": '{"format": {"type": "any_text"}, "infernix_raw": true}',
+    "its mark, escaped": '{"format": {"type": "any_text"}, "\\u0069nfernix_raw": true}',
+}
+
+
+@pytest.mark.parametrize("name", RESERVED_TAGS)
+def test_structural_tags_of_the_server_are_refused_from_clients(name):
+    with pytest.raises(ConflictingConstraints, match="reserved") as refused:
+        check_request(plain_request(structured_outputs=StructuredOutputsParams(structural_tag=RESERVED_TAGS[name])))
+    assert refused.value.location == "structured_outputs.structural_tag"
+
+
+def test_a_request_is_rendered_again_for_its_next_turn():
+    check_request(plain_request(structured_outputs=carrying(FRAMED)))
+    form = SimpleNamespace(type="structural_tag", model_extra={"infernix_raw": True})
+    with pytest.raises(ConflictingConstraints, match="reserved"):
+        check_request(plain_request(response_format=form))
+    check_request(plain_request(structured_outputs=StructuredOutputsParams(structural_tag="{")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "infernix_framed_output {",
+        '{"type": "infernix_framed_output"}',
+        '{"type": "infernix_framed_output", "contract": null, "content": ["regex", 5, []], "prefix": "", "raw": true}',
+        '{"type": "infernix_framed_output", "contract": null, "content": null, "prefix": 5, "raw": true}',
+        '{"type": "infernix_framed_output", "contract": null, "content": ["x"], "prefix": "", "raw": true}',
+        FRAMED.replace("true", "1"),
+        '{"format": ' + "[" * 100_000,
+    ],
+)
+def test_structural_tags_that_nobody_writes_are_refused(text):
+    with pytest.raises(InvalidGrammar) as refused:
+        asked_of(StructuredOutputsParams(structural_tag=text))
+    assert len(str(refused.value)) < MOST
+    assert asked_of(StructuredOutputsParams(structural_tag=FRAMED)).text() == FRAMED
 
 
 def test_a_foreign_exception_says_nothing_of_its_values():

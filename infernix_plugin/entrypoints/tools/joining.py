@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vllm.sampling_params import StructuredOutputsParams
-
+from infernix_plugin.entrypoints.carrier import carrying
 from infernix_plugin.entrypoints.options import check_display, check_sampling
 from infernix_plugin.entrypoints.refusals import refusal
 from infernix_plugin.entrypoints.tools.places import located
@@ -48,7 +47,7 @@ def _join(request: Any, contract: ToolContract, domain: TokenDomain) -> None:
     if content is None and not contract.demands and not _leaves_room(request, domain):
         return
     check_display(request)
-    request.structured_outputs = StructuredOutputsParams(structural_tag=FramedOutput(contract, content).text())
+    request.structured_outputs = carrying(FramedOutput(contract, content).text())
     for field in ("response_format", "text"):
         if hasattr(request, field):
             setattr(request, field, None)
