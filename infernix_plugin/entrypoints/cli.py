@@ -75,7 +75,9 @@ def make_tiny_model(
 
 @app.command("inspect-checkpoint")
 def inspect_checkpoint(
-    directory: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Checkpoint directory.")],
+    directory: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, resolve_path=True, help="Checkpoint directory.")
+    ],
     every: Annotated[bool, typer.Option("--all", help="A line for each tensor, not one for equal layers.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

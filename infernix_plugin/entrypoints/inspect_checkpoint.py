@@ -63,6 +63,9 @@ def document(inspection: Inspection) -> dict[str, Any]:
             {"name": slot.name, "part": slot.part.value, "shape": list(tensor.shape), "expected": list(slot.shape)}
             for slot, tensor in inspection.misshapen
         ],
+        "mistyped": [
+            {"name": slot.name, "part": slot.part.value, "dtype": tensor.dtype} for slot, tensor in inspection.mistyped
+        ],
         "unknown": [
             {"name": tensor.name, "shape": list(tensor.shape), "file": tensor.file} for tensor in inspection.unknown
         ],

@@ -136,3 +136,17 @@ def test_an_incomplete_table_is_an_error_that_says_so(flash_next, tmp_path) -> N
     save_file(tensors | {name: torch.zeros(544, 32, dtype=torch.int8)}, tmp_path / "less" / "model.safetensors")
     with pytest.raises(ValueError, match=r"shard_2\.weight is stored as I8"):
         NgramTable.map(tmp_path / "less", LAYER, 0)
+
+
+def test_a_table_between_two_numbers_is_refused_not_misread(flash_next, tmp_path) -> None:
+    """The format allows it, the library that writes the files avoids it, and nothing but whole numbers is mapped."""
+    name = "model.layers.1.ple.ple_embedding.ngram_embedding.weight"
+    header = {
+        "odd": {"dtype": "I8", "shape": [3], "data_offsets": [0, 3]},
+        name: {"dtype": "BF16", "shape": [2, 2], "data_offsets": [3, 11]},
+    }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (tmp_path / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(11))
+    with pytest.raises(ValueError, match=f"begins between two of its numbers, at byte {8 + len(text) + 3} of its file"):
+        NgramTable.map(tmp_path, LAYER, 0)

@@ -1,6 +1,7 @@
 """Reading safetensors headers: against the library itself, and what a damaged file is said to be."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -74,6 +75,10 @@ def reheaded(data, change):
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
+def headed(header):
+    return len(header).to_bytes(8, "little") + header
+
+
 def entry(header):
     return next(value for name, value in header.items() if name != "__metadata__" and value["data_offsets"][1])
 
@@ -95,6 +100,12 @@ def entry(header):
         (lambda data: reheaded(data, lambda h: entry(h).pop("data_offsets")), "makes no sense"),
         (lambda data: reheaded(data, lambda h: entry(h)["shape"].append(7)), "is not where it should be"),
         (lambda data: reheaded(data, lambda h: entry(h).update(data_offsets=[1, 2])), "is not where it should be"),
+        (lambda data: reheaded(data, lambda h: h.update({"a\x1b[31m": entry(h)})), r"entry of 'a\\x1b\[31m' makes no"),
+        (lambda data: reheaded(data, lambda h: h.update({"\ud800": entry(h)})), r"entry of '\\ud800' makes no sense"),
+        (lambda data: headed(b"[" * 100_000), "no JSON: maximum recursion"),
+        (lambda data: headed(b'{"a": ' + b"9" * 5_000 + b"}"), "no JSON: Exceeds the limit"),
+        (lambda data: headed(b'{"a": 1, "b": 1, "a": 1}'), "its header has 'a' twice"),
+        (lambda data: headed(b'{"\xff": 1}'), "no JSON: 'utf-8' codec"),
     ],
 )
 def test_a_damaged_file_is_named(sharded, change, says):
@@ -125,7 +136,14 @@ def test_what_the_library_refuses_is_refused(tmp_path_factory, data):
 @pytest.mark.parametrize(
     ("index", "says"),
     [
-        ("{", "no weight_map"),
+        ("{", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"weight_map": {}}', "no weight_map"),
+        ('{"weight_map": {"a": "a.safetensors", "a": "b.safetensors"}}', "has 'a' twice"),
+        ('{"weight_map": {"a": ""}}', "names the file '', which is none of the directory's"),
+        ('{"weight_map": {"a": "../a.safetensors"}}', "which is none of the directory's"),
+        ('{"weight_map": {"a": "/dev/zero"}}', "names the file '/dev/zero', which is none of the directory's"),
+        ('{"weight_map": {"a": "\\u0000"}}', r"names the file '\\x00', which is none"),
         ("[]", "no weight_map"),
         ('{"weight_map": {"a": 1}}', "no weight_map"),
         ('{"weight_map": {"a": "c.safetensors"}}', "c.safetensors is missing"),
@@ -135,6 +153,22 @@ def test_what_the_library_refuses_is_refused(tmp_path_factory, data):
 def test_a_wrong_index_is_named(sharded, index, says):
     (sharded / INDEX).write_text(index)
     with pytest.raises(CheckpointError, match=says):
+        read_checkpoint(sharded)
+
+
+@pytest.mark.parametrize("kind", ["a directory", "a link to itself", "a link to nothing", "a pipe"])
+@pytest.mark.parametrize("name", ["b.safetensors", INDEX])
+def test_what_is_no_file_is_named(sharded, name, kind):
+    """A pipe would be waited for until somebody writes."""
+    path = sharded / name
+    path.unlink()
+    if kind == "a directory":
+        path.mkdir()
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(name if kind == "a link to itself" else "nowhere")
+    with pytest.raises(CheckpointError, match=f"^{name} is no file$"):
         read_checkpoint(sharded)
 
 

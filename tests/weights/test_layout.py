@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from infernix_plugin.errors import CheckpointError
 from infernix_plugin.model_executor.tiny import make_tiny_draft
+from infernix_plugin.model_executor.weights import layout
 from infernix_plugin.model_executor.weights.headers import INDEX
 from infernix_plugin.model_executor.weights.inspection import inspect_checkpoint, require_parts
 from infernix_plugin.model_executor.weights.layout import Part, slots_of
@@ -136,8 +137,10 @@ def test_shards_are_complete(changed):
         ),
         (lambda t: t.update({"model.layers.4.mlp.up_proj.weight": t[K_PROJ].clone()}), Part.TEXT, "unknown: model.lay"),
         (lambda t: [t.pop(name) for name in list(t) if ".1." in name], Part.TEXT, "and 6 more"),
+        (lambda t: t.update({K_PROJ: t[K_PROJ].to(torch.int8)}), Part.TEXT, f"wrong type: {K_PROJ} is I8"),
+        (lambda t: t.update({K_PROJ: t[K_PROJ].to(torch.float8_e4m3fn)}), Part.TEXT, f"type: {K_PROJ} is F8_E4M3"),
     ],
-    ids=["a piece of a stacked parameter", "mtp", "shape", "a layer too many", "a whole layer"],
+    ids=["a piece of a stacked parameter", "mtp", "shape", "a layer too many", "a whole layer", "int8", "float8"],
 )
 def test_what_does_not_fit_is_named(changed, change, part, says):
     folder = changed(change, shards=2)
@@ -147,6 +150,38 @@ def test_what_does_not_fit_is_named(changed, change, part, says):
     assert says in str(refused.value)
     if "missing" in says:
         require_parts(folder, {Part.TEXT, Part.MTP} - {part})  # the other model of the pair has all it needs
+
+
+def test_types_that_convert_to_the_models_fit(changed):
+    """As vLLM does, which copies each tensor into its parameter."""
+    for dtype in (torch.float16, torch.float32, torch.float64):
+        assert inspect_checkpoint(changed(lambda t, dtype=dtype: t.update({K_PROJ: t[K_PROJ].to(dtype)}))).complete
+
+
+def test_a_quantised_checkpoint_is_not_called_incomplete(changed):
+    folder = changed(lambda tensors: None)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "fp8"}}))
+    with pytest.raises(CheckpointError, match="quantization_config; the table has no quantised checkpoints"):
+        inspect_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "says"),
+    [
+        ("Qwen3_5", {"mtp_num_hidden_layers": 10**30}, "more than 1,000 tensors"),
+        ("Qwen3_5", {"num_hidden_layers": 10**30, "layer_types": None}, "num_hidden_layers is 1000"),
+        ("Qwen4Exp", {"split_ngram_parts": 10**30}, "more than 1,000 tensors"),
+        ("Qwen4Exp", {"ngram_vocab_size_base": 10**30}, "ngram_vocab_size_base is 1000"),
+        ("Qwen4Exp", {"heads_per_ngram": 10**9}, "heads of n-grams do not share 24 features"),
+        ("Qwen4Exp", {"heads_per_ngram": 0}, "by zero"),
+    ],
+)
+def test_sizes_that_no_model_has_end_at_once(monkeypatch, family, changes, says):
+    monkeypatch.setattr(layout, "MOST_TENSORS", 1_000)
+    config, _ = transformers_model(family, "ForCausalLM")
+    with pytest.raises(CheckpointError, match=says):
+        slots_of(config | changes, ())
 
 
 def test_what_the_table_does_not_know_passes(changed):
@@ -161,6 +196,8 @@ def test_what_the_table_does_not_know_passes(changed):
     ("config", "says"),
     [
         ("{", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ('{"a": ' + "9" * 5_000 + "}", "no JSON"),
         ("[]", "no JSON object"),
         ("{}", "not in the table"),
         ('{"architectures": ["LlamaForCausalLM"]}', "LlamaForCausalLM is not in the table; known: Qwen3_5ForCausalLM"),
@@ -241,7 +278,7 @@ def test_the_command_as_json(changed):
     assert found["family"] == "qwen3.5"
     assert found["complete"] is False
     assert found["missing"] == [{"name": K_PROJ, "part": "text", "shape": [128, 256]}]
-    assert found["unknown"] == found["misshapen"] == []
+    assert found["unknown"] == found["misshapen"] == found["mistyped"] == []
     names = {tensor["name"]: tensor for tensor in found["tensors"]}
     assert len(names) == 70
     assert names["model.layers.3.self_attn.q_proj.weight"]["into"] == "model.layers.3.self_attn.qkv_proj.weight"

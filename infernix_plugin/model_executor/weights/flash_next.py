@@ -7,6 +7,7 @@ streams norm. Parameters are those of this package's model for the CPU; vLLM's f
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from dataclasses import replace
 
 from infernix_plugin.model_executor.models.flash_next.ngram_hash import head_primes, table_rows
 from infernix_plugin.model_executor.weights.layout import Config, Part, Slot
@@ -94,6 +95,8 @@ def _mixer(at: Names, config: Config, *, final: bool = False) -> Iterator[Slot]:
 def _ngrams(at: Names, config: Config, index: int, names: Container[str]) -> Iterator[Slot]:
     hidden, wide = config["hidden_size"], config["hc_count"] * config["hidden_size"]
     features, heads = config.get("ple_embed_dim") or hidden, (config["ngram_size"] - 1) * config["heads_per_ngram"]
+    if features % heads:
+        raise ValueError(f"{heads} heads of n-grams do not share {features} features equally")
     primes = head_primes(heads, config["ngram_vocab_size_base"], index)
     rows = table_rows(primes, config["make_ngram_vocab_size_divisible_by"])
     table = at.below("ple_embedding.ngram_embedding.")
@@ -108,7 +111,7 @@ def _ngrams(at: Names, config: Config, index: int, names: Container[str]) -> Ite
     derived = {"layer_multipliers": config["ngram_size"], "ngram_heads_vocab_sizes": heads}
     for name, count in (derived | {"ngram_heads_offsets": heads}).items():
         slot = at.below("ple_embedding.").slot(name, (count,))
-        yield Slot(slot.name, slot.shape, slot.part, slot.into, optional=True)
+        yield replace(slot, optional=True, integers=True)
     yield at.slot("key_proj.weight", (wide, features))
     yield at.slot("value_proj.weight", (hidden, features))
     for name in ("norm_key.weight", "norm_query.weight", "norm_conv.weight"):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infernix_plugin.errors import CheckpointError
+from infernix_plugin.errors import CheckpointError, bounded, excerpt
 
 INDEX = "model.safetensors.index.json"
 MAX_HEADER_BYTES = 100_000_000
@@ -55,7 +56,7 @@ def read_checkpoint(directory: Path) -> dict[str, TensorHeader]:
             index names one that is not where it says. One line that names the file.
     """
     index = directory / INDEX
-    mapped = _read_index(index) if index.is_file() else {}
+    mapped = _read_index(index) if os.path.lexists(index) else {}
     files = sorted(set(mapped.values())) or sorted(path.name for path in directory.glob("*.safetensors"))
     if not files:
         raise CheckpointError(f"{directory.name} has no safetensors files")
@@ -78,17 +79,13 @@ def read_file(path: Path) -> Iterator[TensorHeader]:
     Raises:
         CheckpointError: the file is missing, truncated or corrupt.
     """
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
-                raise CheckpointError(f"{path.name} is truncated, or is no safetensors file: {size} bytes")
-            header = json.loads(file.read(length))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path.name} is missing") from None
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        raise CheckpointError(f"{path.name} is corrupt: its header is no JSON") from None
+    require_file(path)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+            raise CheckpointError(f"{path.name} is truncated, or is no safetensors file: {size} bytes")
+        header = parsed(file.read(length), path.name, "its header", _unrepeated)
     if not isinstance(header, dict):
         raise CheckpointError(f"{path.name} is corrupt: its header is no JSON object")
     header.pop("__metadata__", None)
@@ -106,22 +103,67 @@ def read_file(path: Path) -> Iterator[TensorHeader]:
     yield from (tensor for tensor, _, _ in entries)
 
 
-def _read_index(path: Path) -> dict[str, str]:
+def require_file(path: Path) -> None:
+    """Refuse what is no file that can be opened: absent, a directory, a pipe, a link to nothing or to itself.
+
+    Raises:
+        CheckpointError: says which of the two it is.
+    """
+    if not os.path.isfile(path):
+        raise CheckpointError(f"{path.name} is {'no file' if os.path.lexists(path) else 'missing'}")
+
+
+def parsed(data: bytes, file: str, what: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Return the JSON value in ``data``.
+
+    Args:
+        data: UTF-8.
+        file: its name, and
+        what: which part of it this is, for the message.
+        pairs: makes a value of the members of an object; a dictionary by default.
+
+    Raises:
+        CheckpointError: it is no JSON, or so deep or with numbers so long that Python does not read it.
+    """
     try:
-        mapped = json.loads(path.read_text("utf-8"))["weight_map"]
-        if all(isinstance(part, str) for item in mapped.items() for part in item):
-            return dict(mapped)
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError):
-        pass
-    raise CheckpointError(f"{path.name} is corrupt: it has no weight_map from names to files")
+        return json.loads(data.decode("utf-8"), object_pairs_hook=pairs)
+    except _Repeated as repeated:
+        raise CheckpointError(f"{file} is corrupt: {what} has {repeated} twice") from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file} is corrupt: {what} is no JSON: {bounded(str(error))}") from None
+
+
+class _Repeated(Exception):
+    """A member that an object has twice."""
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Repeated(excerpt(next(name for name in names if names.count(name) > 1)))
+    return members
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    require_file(path)
+    index = parsed(path.read_bytes(), path.name, "it", _unrepeated)
+    mapped = index.get("weight_map") if isinstance(index, dict) else None
+    if not mapped or not isinstance(mapped, dict) or not all(isinstance(file, str) for file in mapped.values()):
+        raise CheckpointError(f"{path.name} is corrupt: it has no weight_map from names to files")
+    for file in set(mapped.values()):
+        if not file or file != Path(file).name or not file.isprintable():
+            raise CheckpointError(f"{path.name} names the file {excerpt(file)}, which is none of the directory's")
+    return mapped
 
 
 def _entry(file: str, name: str, value: Any) -> tuple[TensorHeader, int, int]:
     try:
         begin, end = value["data_offsets"]
         numbers = [*value["shape"], begin, end]
-        if value["dtype"] in BITS and all(type(number) is int and number >= 0 for number in numbers):
+        sound = value["dtype"] in BITS and all(type(number) is int and number >= 0 for number in numbers)
+        if sound and name.isprintable():
             return TensorHeader(name, value["dtype"], tuple(value["shape"]), file), begin, end
     except (KeyError, TypeError, ValueError):
         pass
-    raise CheckpointError(f"{file} is corrupt: the header's entry of {name} makes no sense")
+    raise CheckpointError(f"{file} is corrupt: the header's entry of {excerpt(name)} makes no sense")

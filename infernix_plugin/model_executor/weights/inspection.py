@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infernix_plugin.errors import CheckpointError
-from infernix_plugin.model_executor.weights.headers import TensorHeader, read_checkpoint
+from infernix_plugin.errors import CheckpointError, bounded
+from infernix_plugin.model_executor.weights.headers import TensorHeader, parsed, read_checkpoint, require_file
 from infernix_plugin.model_executor.weights.layout import Config, Part, Slot, family_of, slots_of
+
+QUANTISED = "quantization_config"
 
 NAMED = 8
 """Tensors that a message names of each kind of problem; it counts the others."""
@@ -20,20 +21,22 @@ NAMED = 8
 class Inspection:
     """The comparison.
 
-    ``fits``: tensors with the slot that each fills. ``misshapen``: the same, with shapes that differ. ``missing``:
-    slots without a tensor. ``unknown``: tensors without a slot.
+    ``fits``: tensors with the slot that each fills. ``misshapen``: the same, with shapes that differ. ``mistyped``: of
+    the right shape, with numbers of a type that is not converted. ``missing``: slots without a tensor. ``unknown``:
+    tensors without a slot.
     """
 
     family: str
     fits: list[tuple[Slot, TensorHeader]]
     misshapen: list[tuple[Slot, TensorHeader]]
+    mistyped: list[tuple[Slot, TensorHeader]]
     missing: list[Slot]
     unknown: list[TensorHeader]
 
     @property
     def complete(self) -> bool:
         """Whether everything is there, and nothing else."""
-        return not (self.misshapen or self.missing or self.unknown)
+        return not (self.misshapen or self.mistyped or self.missing or self.unknown)
 
     def problems(self, parts: Collection[Part] = tuple(Part)) -> list[str]:
         """Say what is wrong with these parts, one line per kind of problem; tensors nobody knows belong to all."""
@@ -43,7 +46,9 @@ class Inspection:
             for slot, tensor in self.misshapen
             if slot.part in parts
         ]
-        kinds = {"missing": missing, "wrong shape": misshapen, "unknown": [tensor.name for tensor in self.unknown]}
+        mistyped = [f"{slot.name} is {tensor.dtype}" for slot, tensor in self.mistyped if slot.part in parts]
+        unknown = [bounded(tensor.name) for tensor in self.unknown]
+        kinds = {"missing": missing, "wrong shape": misshapen, "wrong type": mistyped, "unknown": unknown}
         return [f"{kind}: {_listed(names)}" for kind, names in kinds.items() if names]
 
 
@@ -51,9 +56,12 @@ def inspect_checkpoint(directory: Path) -> Inspection:
     """Compare a checkpoint directory with the table. Reads ``config.json``, the index and the files' headers.
 
     Raises:
-        CheckpointError: something cannot be read, or the architecture is not in the table. One line.
+        CheckpointError: something cannot be read, the architecture is not in the table, or the checkpoint is quantised,
+            so that its tensors are others. One line.
     """
     config = read_config(directory)
+    if QUANTISED in config:
+        raise CheckpointError(f"config.json has a {QUANTISED}; the table has no quantised checkpoints")
     slots_of(config, ())  # an architecture that nobody knows is said before a file that is missing
     return compare(config, read_checkpoint(directory))
 
@@ -64,12 +72,11 @@ def read_config(directory: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: there is none, or it is no JSON object.
     """
-    try:
-        config = json.loads((directory / "config.json").read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointError(f"{directory.name} has no config.json") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"config.json of {directory.name} is no JSON: {error}") from None
+    path = directory / "config.json"
+    if not path.exists():
+        raise CheckpointError(f"{directory.name} has no config.json")
+    require_file(path)
+    config = parsed(path.read_bytes(), path.name, "it")
     if not isinstance(config, dict):
         raise CheckpointError(f"config.json of {directory.name} is no JSON object")
     return config
@@ -83,10 +90,12 @@ def compare(config: Config, tensors: dict[str, TensorHeader]) -> Inspection:
     """
     slots = {slot.name: slot for slot in slots_of(config, tensors)}
     both = [(slots[name], tensor) for name, tensor in tensors.items() if name in slots]
+    shaped = [(slot, tensor) for slot, tensor in both if slot.shape == tensor.shape]
     return Inspection(
         family=str(family_of(config)),
-        fits=[(slot, tensor) for slot, tensor in both if slot.shape == tensor.shape],
+        fits=[(slot, tensor) for slot, tensor in shaped if slot.takes(tensor.dtype)],
         misshapen=[(slot, tensor) for slot, tensor in both if slot.shape != tensor.shape],
+        mistyped=[(slot, tensor) for slot, tensor in shaped if not slot.takes(tensor.dtype)],
         missing=[slot for name, slot in slots.items() if name not in tensors and not slot.optional],
         unknown=[tensor for name, tensor in tensors.items() if name not in slots],
     )
@@ -101,7 +110,7 @@ def require_parts(directory: Path, parts: Collection[Part]) -> None:
         CheckpointError: what is wrong, with names.
     """
     config = read_config(directory)
-    if family_of(config) is None or "quantization_config" in config:
+    if family_of(config) is None or QUANTISED in config:
         return
     problems = compare(config, read_checkpoint(directory)).problems(parts)
     if problems:

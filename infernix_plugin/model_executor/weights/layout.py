@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from infernix_plugin.errors import CheckpointError
 
 Config = Mapping[str, Any]
 """A ``config.json``."""
+
+MOST_TENSORS = 200_000
+"""More than any checkpoint has: a configuration that asks for more is wrong, and is not followed to the end."""
+
+
+_FLOATS = frozenset({"BF16", "F16", "F32", "F64"})
+_INTEGERS = frozenset({"I64", "I32"})
 
 
 class Part(StrEnum):
@@ -27,7 +35,8 @@ class Slot:
     """One tensor that a checkpoint must have (may have, if ``optional``).
 
     ``into`` is vLLM's parameter, below the model of its part; ``shard`` which piece of a stacked one, as in ``q`` of
-    ``qkv_proj``, empty if the tensor is the whole parameter.
+    ``qkv_proj``, empty if the tensor is the whole parameter. ``integers``: it holds none of the model's weights, which
+    are floating-point numbers of any type that converts to the model's.
     """
 
     name: str
@@ -36,6 +45,11 @@ class Slot:
     into: str
     shard: str = ""
     optional: bool = False
+    integers: bool = False
+
+    def takes(self, dtype: str) -> bool:
+        """Tell whether numbers of a type, by the format's name, are converted to the parameter's without nonsense."""
+        return dtype in (_INTEGERS if self.integers else _FLOATS)
 
 
 Layout = Callable[[Config, Container[str]], Iterable[Slot]]
@@ -80,10 +94,13 @@ def slots_of(config: Config, names: Container[str]) -> list[Slot]:
             f"known: {', '.join(_layouts())}"
         )
     try:
-        return list(known[1](config, names))
-    except (KeyError, TypeError, ValueError) as error:
+        slots = list(islice(known[1](config, names), MOST_TENSORS + 1))
+        if len(slots) > MOST_TENSORS:
+            raise ValueError(f"it would have more than {MOST_TENSORS:,} tensors")
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         reason = f"no entry {error}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(f"config.json does not describe a {known[0]} model: {reason}") from None
+    return slots
 
 
 def _architecture(config: Config) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from infernix_plugin.model_executor.weights.layout import Config, Part, Slot
+from infernix_plugin.model_executor.weights.layout import MOST_TENSORS, Config, Part, Slot
 
 Shape = tuple[int, ...]
 
@@ -71,6 +71,8 @@ class Names:
 def layer_types(config: Config) -> list[str]:
     """Return the kind of every layer."""
     layers, interval = config["num_hidden_layers"], config.get("full_attention_interval", 4)
+    if layers > MOST_TENSORS:
+        raise ValueError(f"num_hidden_layers is {layers}")
     kinds = config.get("layer_types") or [
         "linear_attention" if (index + 1) % interval else "full_attention" for index in range(layers)
     ]

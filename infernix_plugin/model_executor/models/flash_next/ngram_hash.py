@@ -22,6 +22,8 @@ _LARGEST = (1 << 63) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 """The increment of SplitMix64 (Steele, Lea, Flood 2014), whose output function ``_mixed`` is."""
 
+_LARGEST_BASE = 1 << 40
+
 _LAYER_STRIDE = 10_007
 """Distance between the seeds of two n-gram layers."""
 
@@ -82,7 +84,13 @@ class NgramHash:
 
 
 def head_primes(heads: int, base: int, index: int) -> tuple[int, ...]:
-    """Return the primes of ``heads`` heads of the ``index``-th layer; all layers' are consecutive from ``base`` on."""
+    """Return the primes of ``heads`` heads of the ``index``-th layer; all layers' are consecutive from ``base`` on.
+
+    Raises:
+        ValueError: ``base`` is too large for a table, and its primes would take long to find.
+    """
+    if base > _LARGEST_BASE:
+        raise ValueError(f"ngram_vocab_size_base is {base}, more than {_LARGEST_BASE}")
     return tuple(islice(_primes(base), index * heads, (index + 1) * heads))
 
 

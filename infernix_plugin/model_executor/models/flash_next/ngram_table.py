@@ -96,5 +96,10 @@ def _view(storage: torch.UntypedStorage, entry: dict[str, Any], base: int, name:
         raise ValueError(f"{name} is stored as {entry['dtype']}; on the CPU it must be one of {', '.join(_DTYPES)}")
     dtype = _DTYPES[entry["dtype"]]
     rows, width = entry["shape"]
-    first = (base + entry["data_offsets"][0]) // dtype.itemsize
+    first, between = divmod(base + entry["data_offsets"][0], dtype.itemsize)
+    if between:
+        raise ValueError(
+            f"{name} begins between two of its numbers, at byte {base + entry['data_offsets'][0]} of its file, so it "
+            "cannot be mapped; load the file with the safetensors library and save it again"
+        )
     return torch.empty(0, dtype=dtype).set_(storage, first, (rows, width), (width, 1))
