@@ -11,6 +11,7 @@ from pathlib import Path
 
 EXCERPT_CHARACTERS = 60
 SHOWN_CHARACTERS = 400
+MESSAGE_CHARACTERS = 1000
 
 
 def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
@@ -20,7 +21,7 @@ def excerpt(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
 
 
 def bounded(text: str, limit: int = SHOWN_CHARACTERS) -> str:
-    """Return ``text`` with at most ``limit`` characters: a place, such as a JSON Pointer, loses its middle."""
+    """Return ``text`` with at most ``limit`` characters: the middle of longer ones is left out."""
     half = (limit - 1) // 2
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
@@ -63,18 +64,18 @@ class ConstraintError(InfernixError):
         message: what is wrong, one sentence that stands alone.
         location: where, in the notation of the source: a JSON Pointer fragment (``#/properties/a``) for schemas,
             ``line:column`` (both from 1) for grammars, ``offset N`` (characters, from 0) for regexes and prefixes,
-            ``[i]`` for choices. ``None`` when the whole constraint is meant.
+            ``[i]`` for choices. ``None`` when the whole constraint is meant. Whole here, and shortened in the text.
         hint: how to rewrite the constraint, or ``None``.
     """
 
     def __init__(self, message: str, *, location: str | None = None, hint: str | None = None) -> None:
-        self.message = _encodable(message)
+        self.message = bounded(_encodable(message), MESSAGE_CHARACTERS)
         self.location = None if location is None else _encodable(location)
-        self.hint = None if hint is None else _encodable(hint)
+        self.hint = None if hint is None else bounded(_encodable(hint), MESSAGE_CHARACTERS)
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        place = f" (at {self.location})" if self.location is not None else ""
+        place = f" (at {bounded(self.location)})" if self.location is not None else ""
         advice = f" Hint: {self.hint}" if self.hint else ""
         return f"{self.message}{place}{advice}"
 

@@ -45,10 +45,19 @@ class Seam:
             UnsupportedVllmError: the installed vLLM differs; one line says where.
         """
         original = _resolve(module, self.attribute, self.target)
+        self._refuse_inherited(module)
         _compare(self.target, original, self.parameters)
         for name, parameters in self.members.items():
             _compare(f"{self.target}.{name}", _resolve(original, name, f"{self.target}.{name}"), parameters)
         return original
+
+    def _refuse_inherited(self, module: ModuleType) -> None:
+        """A method that was renamed may still be found in a base class, where nobody calls it any more."""
+        holder, _, name = self.attribute.rpartition(".")
+        if holder and name not in vars(_resolve(module, holder, self.target)):
+            raise UnsupportedVllmError(
+                refusal(f"{self.module}.{holder} does not define {name} in vLLM {installed_version()}, it inherits it")
+            )
 
     def applied(self, module: ModuleType) -> bool:
         """Tell whether the replacement is in place."""

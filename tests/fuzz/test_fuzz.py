@@ -81,6 +81,6 @@ def test_atheris_drives_the_same_targets(capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.chdir(tmp_path)
     assert main(["4", "choice", "--atheris"]) == 0
-    inputs, edges = re.search(r"^choice: (\d+) inputs, (\d+) edges", capsys.readouterr().out)[1:]
+    inputs, edges = re.search(r"^choice: (\d+) inputs, (\d+) edges", capsys.readouterr().out).groups()
     assert int(inputs) > 1
     assert int(edges) > 100

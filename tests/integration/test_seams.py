@@ -126,6 +126,21 @@ def test_members_are_compared(monkeypatch):
         moved.check(module)
 
 
+def test_a_method_that_is_only_inherited_has_moved():
+    module = ModuleType("seam_holder")
+
+    class Interface:
+        def act(self, request): ...
+
+    class Holder(Interface):
+        def act_now(self, request): ...
+
+    module.Holder = Holder
+    moved = Seam("seam_holder", "Holder.act", "test", lambda original: original, ("self", "request"))
+    with pytest.raises(UnsupportedVllmError, match=r"seam_holder\.Holder does not define act .* inherits"):
+        moved.check(module)
+
+
 @pytest.mark.parametrize(
     ("version", "supported"),
     [

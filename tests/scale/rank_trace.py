@@ -29,8 +29,9 @@ class RankTrace:
         runner._sample = sample
         self._spoiled: list[int] = []
         own = settings.load(runner.vllm_config.additional_config, {})
+        samplers = [runner.sampler, getattr(runner, "rejection_sampler", None)]  # the second only with drafts
         return {
-            "samplers": [type(runner.sampler).__name__, type(runner.rejection_sampler).__name__],
+            "samplers": [type(sampler).__name__ for sampler in samplers],
             "settings": own.model_dump(),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -13,6 +14,9 @@ from infernix_plugin.seams.versions import release
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
+
+
+_WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 class Missing(Exception):
@@ -43,18 +47,19 @@ class Sources:
         Raises:
             Missing: see there.
         """
-        name, *attributes = dotted.split(".")
-        home, found = self._find(module, name)
-        bound = False
-        for attribute in attributes:
-            if not isinstance(found, ast.ClassDef):
-                raise Missing(f"{module}.{dotted}: {found.name} is no class")
-            home, found = self._member(home, found, attribute)
-            bound = _decorated(found, "classmethod")
+        found, home = self.definition(module, dotted)
         if isinstance(found, ast.ClassDef):
             return self._of_class(home, found)
         names = _names(found)
-        return names[1:] if bound else names
+        return names[1:] if "." in dotted and _decorated(found, "classmethod") else names
+
+    def is_own(self, module: str, dotted: str) -> bool:
+        """Tell whether ``module.dotted`` is no member that a class inherits: replacing that would add one to it."""
+        holder, _, _ = dotted.rpartition(".")
+        if not holder:
+            return True
+        owner, _ = self.definition(module, holder)
+        return self.definition(module, dotted)[0] in owner.body if isinstance(owner, ast.ClassDef) else False
 
     def has(self, module: str, name: str) -> bool:
         """Tell whether ``from module import name`` would find something."""
@@ -62,7 +67,11 @@ class Sources:
             body = self.module(module).body
         except Missing:
             return False
-        return any(name in _bound(node) for node in _statements(body)) or self._is_module(f"{module}.{name}")
+        return any(name in bound_names(node) for node in _statements(body)) or self._is_module(f"{module}.{name}")
+
+    def words(self) -> set[str]:
+        """Return every name that occurs in vLLM, as whatever."""
+        return {word for name in self._names if name.endswith(".py") for word in _WORD.findall(self._read(name))}
 
     def _is_module(self, name: str) -> bool:
         path = name.replace(".", "/")
@@ -74,6 +83,20 @@ class Sources:
             if candidate in self._names:
                 return ast.parse(self._read(candidate))
         raise Missing(f"there is no module {name}")
+
+    def definition(self, module: str, dotted: str) -> tuple[Definition, str]:
+        """Return the definition of ``module.dotted``, and the module that it is in.
+
+        Raises:
+            Missing: see there.
+        """
+        name, *attributes = dotted.split(".")
+        home, found = self._find(module, name)
+        for attribute in attributes:
+            if not isinstance(found, ast.ClassDef):
+                raise Missing(f"{module}.{dotted}: {found.name} is no class")
+            home, found = self._member(home, found, attribute)
+        return found, home
 
     def _find(self, module: str, name: str) -> tuple[str, Definition]:
         """Return the definition of a name of a module, and where it is, through imports."""
@@ -124,8 +147,8 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
             yield node
 
 
-def _bound(node: ast.stmt) -> set[str]:
-    """The names that a statement of a module binds."""
+def bound_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement of a module or a class binds."""
     match node:
         case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             return {name}
