@@ -10,12 +10,33 @@ from hypothesis import settings
 
 from infernix_plugin.seams.cpu_faults import install_import_repairs
 
+# One thread, before anything imports torch: on a busy machine, threads that wait for each other cost more than a tiny
+# model has to compute.
+os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+
 install_import_repairs()  # vLLM asks the plugin for this; a test that imports transformers alone has to do it itself
 
 # In CI a commit passes or fails for its own sake: the same examples every time. Everywhere else new ones are tried.
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items) -> None:
+    """Order the files for the workers of pytest-xdist, if there are any."""
+    if hasattr(config, "workerinput"):
+        from tests.workers import engines_first
+
+        engines_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Share the files among the workers."""
+    from tests.workers import FromBothEnds
+
+    return FromBothEnds(config, log)
 
 
 MATRIX = "tests/server/test_matrix.py::test_matrix["

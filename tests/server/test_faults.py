@@ -41,8 +41,6 @@ OPTIONS = (
 @pytest.fixture(scope="module")
 def environment():
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        patched.setenv("OMP_NUM_THREADS", "1")
         patched.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         yield
 

@@ -25,7 +25,7 @@ from infernix_plugin.matching import Outcome
 
 STOP = 256
 DOMAIN = TokenDomain([bytes([byte]) for byte in range(256)] + [b""], stop=[STOP])
-COMPILER = ConstraintCompiler(DOMAIN)
+COMPILER = ConstraintCompiler(DOMAIN, max_compile_seconds=300.0)
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 TREE = {
     "$ref": "#/$defs/N",
