@@ -8,6 +8,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from infernix_plugin.entrypoints.model_name import require_model
+
 DRAFTS = 3
 """Drafts of a model's own MTP head; more are rejected too often to pay."""
 
@@ -28,10 +30,13 @@ def run(model: str, options: Sequence[str]) -> None:
 
     Raises:
         EngineError: there is no vllm command.
+        CheckpointError: there is no such model.
     """
     from infernix_plugin.entrypoints.demo.server import vllm_command
 
     command = vllm_command()
+    if not _says(options, "download-dir", "hf-config-path"):
+        require_model(model)
     arguments = command_line(model, options)
     print(f"infernix: vllm {shlex.join(arguments)}", file=sys.stderr, flush=True)
     os.execv(command, [command, *arguments])

@@ -18,7 +18,7 @@ STAND_IN = """\
 #!{python}
 import http.server, json, sys
 arguments = dict(zip(sys.argv, sys.argv[1:]))
-if sys.argv[2] == "broken":
+if sys.argv[2].endswith("broken"):
     sys.exit("ValueError: the model is broken")
 class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, body):
@@ -85,8 +85,10 @@ def test_the_start_says_so_and_a_good_end_leaves_no_log(tmp_path):
     assert list((tmp_path / "cache").rglob("*.log")) == []
 
 
-def test_the_log_that_an_error_names_is_there():
-    result = CliRunner().invoke(app, ["generate", "broken", "Hello."])
+def test_the_log_that_an_error_names_is_there(tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{}")
+    result = CliRunner().invoke(app, ["generate", str(tmp_path / "broken"), "Hello."])
     message = str(result.exception)
     assert "the model is broken" in message
     log = Path(re.search(r"From (.*):", message)[1])

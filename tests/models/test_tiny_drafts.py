@@ -1,5 +1,6 @@
 """Tiny DFlash and DFlash2 drafts: the same bytes from the same seed, shapes that fit the target, useful statistics."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from infernix_plugin.model_executor.tiny import corpus, make_tiny_draft
+from infernix_plugin.errors import CheckpointError
+from infernix_plugin.model_executor.tiny import checkpoint, corpus, make_tiny_draft, make_tiny_model
 
 LAYER = {
     "input_layernorm.weight": (256,),
@@ -86,3 +88,29 @@ def test_the_selector_tells_what_follows_from_what_does_not(tmp_path, tiny_model
     real = (before * after).sum(1)
     shuffled = (before * after.roll(1000, 0)).sum(1)
     assert float((real > shuffled).float().mean()) > 0.8
+
+
+def test_what_cannot_be_written_leaves_the_directory_as_it_was(tmp_path, monkeypatch) -> None:
+    (tmp_path / "config.json").write_text("before")
+    write = checkpoint._write_weights
+
+    def full(path, weights):
+        write(path, {})
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write_weights", full)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
+        make_tiny_draft(tmp_path, "dflash")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("config.json", "before")]
+
+
+@pytest.mark.parametrize("other", ["model.safetensors.index.json", "model-00001-of-00002.safetensors"])
+def test_weights_of_another_model_are_not_joined(tmp_path, monkeypatch, other) -> None:
+    monkeypatch.setattr(checkpoint, "train", lambda: pytest.fail("said after seconds of work"))
+    (tmp_path / other).write_text("")
+    for make in (lambda: make_tiny_model(tmp_path), lambda: make_tiny_draft(tmp_path, "dflash")):
+        with pytest.raises(CheckpointError, match=f"has weights of another model: {other}; choose another directory"):
+            make()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        make_tiny_model(tmp_path / "file")

@@ -19,6 +19,7 @@ from infernix_plugin.entrypoints.demo.runner import cache_directory
 from infernix_plugin.entrypoints.demo.server import serve
 from infernix_plugin.entrypoints.generate.request import GenerateOptions, fields_of
 from infernix_plugin.entrypoints.generate.waiting import Waiting
+from infernix_plugin.entrypoints.model_name import require_model
 from infernix_plugin.entrypoints.serve import command_line
 from infernix_plugin.errors import InfernixError
 
@@ -43,6 +44,7 @@ def run(model: str, options: GenerateOptions) -> Exit:
 
     Raises:
         EngineError: the server cannot start.
+        CheckpointError: there is no such model.
         typer.BadParameter: wrong usage.
     """
     fields = fields_of(options)
@@ -95,6 +97,7 @@ def _server(model: str) -> Iterator[tuple[str, bool]]:
             raise typer.BadParameter(f"{model} is no URL of a server", param_hint="MODEL")
         yield model.rstrip("/"), False
         return
+    require_model(model)
     arguments = command_line(model, ["--max-num-seqs", "1", "--enforce-eager"])
     log = cache_directory() / "logs" / f"generate-{os.getpid()}.log"
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from infernix_plugin.errors import CheckpointError
 from infernix_plugin.model_executor.tiny import associations, corpus, dflash, flash_next, noise, qwen3_5, qwen3_5_moe
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, save, train
 
@@ -40,8 +43,13 @@ def make_tiny_model(
         family: which architecture.
         seed: of the weights; the tokenizer never changes.
         report: called with one line per step.
+
+    Raises:
+        CheckpointError: the directory has weights in other files too.
+        OSError: it cannot be written; nothing in it has changed.
     """
     directory = Path(directory)
+    _require_room(directory)
     report("training the tokenizer")
     tokenizer = train()
     report("counting which token follows which")
@@ -64,6 +72,7 @@ def make_random_model(
         changes: entries of ``config.json`` that differ from the tiny model's.
         seed: of the weights.
     """
+    _require_room(Path(directory))
     tokenizer = train()
     config = FAMILIES[family].config(_rows(tokenizer), _control_ids(tokenizer))
     if "num_hidden_layers" in (changes or {}):
@@ -86,7 +95,7 @@ def make_tiny_draft(
         report: called with one line per step.
     """
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    _require_room(directory)
     report("training the tokenizer")
     tokenizer = train()
     report("counting which token follows which")
@@ -94,28 +103,50 @@ def make_tiny_draft(
     table = associations.count(_replies(tokenizer), vocab_size)
     report("drawing the weights")
     mask = tokenizer.get_vocab()[dflash.MASK_TOKEN]
-    _write_json(directory / "config.json", dflash.config(draft, vocab_size, mask))
-    _write_weights(directory / "model.safetensors", dflash.tensors(draft, table, vocab_size, seed))
+    with _staged(directory) as stage:
+        _write_json(stage / "config.json", dflash.config(draft, vocab_size, mask))
+        _write_weights(stage / "model.safetensors", dflash.tensors(draft, table, vocab_size, seed))
     report(f"wrote {directory}")
 
 
 def _write(directory: Path, tokenizer: Tokenizer, config: dict[str, Any], weights: qwen3_5.Tensors) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    save(tokenizer, directory)
     ids = _control_ids(tokenizer)
-    _write_json(directory / "config.json", config)
-    _write_json(
-        directory / "generation_config.json",
-        {
-            "do_sample": True,
-            "eos_token_id": [ids[END_OF_TURN], ids[END_OF_TEXT]],
-            "pad_token_id": ids[END_OF_TEXT],
-            "temperature": 1.0,
-            "top_k": 20,
-            "top_p": 0.95,
-        },
-    )
-    _write_weights(directory / "model.safetensors", weights)
+    with _staged(directory) as stage:
+        save(tokenizer, stage)
+        _write_json(stage / "config.json", config)
+        _write_json(
+            stage / "generation_config.json",
+            {
+                "do_sample": True,
+                "eos_token_id": [ids[END_OF_TURN], ids[END_OF_TEXT]],
+                "pad_token_id": ids[END_OF_TEXT],
+                "temperature": 1.0,
+                "top_k": 20,
+                "top_p": 0.95,
+            },
+        )
+        _write_weights(stage / "model.safetensors", weights)
+
+
+def _require_room(directory: Path) -> None:
+    """Make the directory, before any work, and refuse one whose other weights would be loaded with the new ones."""
+    directory.mkdir(parents=True, exist_ok=True)
+    others = {path.name for pattern in ("*.safetensors", "*.index.json") for path in directory.glob(pattern)}
+    others.discard("model.safetensors")
+    if others:
+        raise CheckpointError(f"{directory} has weights of another model: {min(others)}; choose another directory")
+
+
+@contextmanager
+def _staged(directory: Path) -> Iterator[Path]:
+    """Write files elsewhere in ``directory`` and move them there when all are written: a full disk changes nothing."""
+    with TemporaryDirectory(dir=directory) as name:
+        try:
+            yield Path(name)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(directory)) from None
+        for path in Path(name).iterdir():
+            path.replace(directory / path.name)
 
 
 def _control_ids(tokenizer: Tokenizer) -> dict[str, int]:

@@ -86,7 +86,7 @@ def train() -> Tokenizer:
 
 def save(tokenizer: Tokenizer, directory: Path) -> None:
     """Write ``tokenizer.json``, ``tokenizer_config.json`` and ``chat_template.jinja`` into ``directory``."""
-    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     added = tokenizer.get_added_tokens_decoder()
     config = {
         "add_bos_token": False,
