@@ -10,6 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
+from infernix_plugin.errors import InfernixError
 from infernix_plugin.structured_output.record import Record
 
 FIELD = "constraint"
@@ -17,6 +18,8 @@ FIELD = "constraint"
 
 _DATA = "data: "
 _END_OF_MESSAGE = "event: message_delta\n"
+_ERROR = "event: error\n"
+_FAILED_CHAT = _DATA + '{"error":'
 
 
 class Watch:
@@ -26,6 +29,11 @@ class Watch:
         """Take ``(index of the choice, completion)`` from each result with ``choice_of``; else results are outputs."""
         self._choices_of = choice_of or (lambda result: [(output.index, output) for output in result.outputs])
         self._records: dict[int, Record] = {}
+
+    @property
+    def has_records(self) -> bool:
+        """Whether there is anything to publish."""
+        return bool(self._records)
 
     def outputs(self, results: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Return ``results`` as they are, but each is looked at when it passes."""
@@ -67,13 +75,17 @@ class MessageWatch:
 
     def __init__(self) -> None:
         self._record: Record | None = None
+        self._error: dict[str, Any] = {}
 
     def chunks(self, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Return the chat's stream, events (vLLM 0.32) or chunks (0.33), without the records it has."""
         return _Passing(chunks, self._take)
 
     def mark_event(self, event: str) -> str:
-        """Publish the record in the event that says why the message ends."""
+        """Publish the record, or the chat's error, in the event that says why the message ends."""
+        if self._error and event.startswith(_ERROR):
+            told = {name: self._error[name] for name in ("type", "message")}
+            return _ERROR + _written({"type": "error", "error": told})
         if self._record is None or not event.startswith(_END_OF_MESSAGE):
             return event
         body = json.loads(event[len(_END_OF_MESSAGE) + len(_DATA) :])
@@ -82,6 +94,9 @@ class MessageWatch:
 
     def _take(self, chunk: Any) -> Any:
         if isinstance(chunk, str):
+            if chunk.startswith(_FAILED_CHAT):  # vLLM 0.32 takes it for a chunk, and complains about its form
+                self._error = json.loads(chunk[len(_DATA) :])["error"]
+                raise InfernixError(self._error["message"])
             if f'"{FIELD}":' not in chunk:
                 return chunk
             body = json.loads(chunk[len(_DATA) :])

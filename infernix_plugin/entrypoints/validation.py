@@ -158,6 +158,17 @@ async def validate_request(
         raise _response(place, field if place is error else "") from error
 
 
+async def validate_options(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
+    """Do what :func:`validate_sampling_params` does without blocking the event loop.
+
+    Raises:
+        VLLMValidationError: becomes an HTTP 400.
+    """
+    if sampling_params.structured_outputs is not None and tokenizer is not None:
+        judged = (model_config, tokenizer, sampling_params)
+        await asyncio.get_running_loop().run_in_executor(_threads, validate_sampling_params, *judged)
+
+
 def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
     """Judge ``SamplingParams`` that did not come through a rendered request: offline use, batches, other front ends.
 

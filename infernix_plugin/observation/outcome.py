@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     """Why an output ended."""
 
     STOP = "stop"
-    """The model ended it where the constraint allows an end."""
+    """The model ended it where the constraint allows an end, or a stop string cut it: a structural tag may have one."""
     LENGTH = "length"
     ABORT = "abort"
     """The client left, or the engine was paused or stopped."""

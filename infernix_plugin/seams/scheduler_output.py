@@ -19,6 +19,11 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not (refused and isinstance(record.args, tuple) and record.args[:1] == ([],))
 
 
+def _may_be_cut(request: Any) -> bool:
+    """Whether the API process may end the request: it alone looks for stop strings, and has to know the record then."""
+    return request is not None and bool(request.sampling_params.stop)
+
+
 def _outputs_of(aborted: Iterable[Any], figures: Any) -> dict[int, list[Any]]:
     """Return the last outputs of aborted requests by client; where the client is gone, they only bring the record."""
     from vllm.v1.engine import EngineCoreOutput, FinishReason
@@ -58,7 +63,7 @@ def _replace_update(original: Any) -> Any:
         if constrained or failures.errors:
             for outputs in outputs_of_clients.values():
                 for output in outputs.outputs:
-                    if output.finish_reason is None:
+                    if output.finish_reason is None and not _may_be_cut(constrained.get(output.request_id)):
                         continue
                     figures = None
                     if output.request_id in constrained:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+from infernix_plugin.seams.client_errors import keep_failures_out_of_the_log
 from infernix_plugin.seams.seam import Seam
 
 if TYPE_CHECKING:
@@ -60,30 +61,12 @@ def _replace_chat(original: Any) -> Any:
     return chat_completion_full_generator
 
 
-def _replace_chat_batch(original: Any) -> Any:
-    @functools.wraps(original)
-    async def chat_completion_full_generator_batch(
-        self: Any, request: Any, generators: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        from infernix_plugin.entrypoints.observed import Watch
-
-        def choices_of(prompt: int) -> Any:
-            return lambda result: [(prompt, output) for output in result.outputs]
-
-        watches = [Watch(choices_of(prompt)) for prompt in range(len(generators))]
-        watched = [watch.outputs(results) for watch, results in zip(watches, generators, strict=True)]
-        response = await original(self, request, watched, *args, **kwargs)
-        for watch in watches:
-            watch.mark(getattr(response, "choices", ()))
-        return response
-
-    return chat_completion_full_generator_batch
-
-
 def _replace_chat_stream(publish: Callable[[Watch, Any], Any]) -> Callable[[Any], Any]:
     """Make the replacement of a generator of a chat's events, or of its chunks; ``publish`` returns what to yield."""
 
     def replace(original: Any) -> Any:
+        keep_failures_out_of_the_log(_CHAT)
+
         @functools.wraps(original)
         async def chat_completion_stream_generator(
             self: Any, request: Any, result_generator: Any, *args: Any, **kwargs: Any
@@ -113,6 +96,8 @@ def _replace_completion(original: Any) -> Any:
 
 
 def _replace_completion_events(original: Any) -> Any:
+    keep_failures_out_of_the_log(_COMPLETION)
+
     @functools.wraps(original)
     async def completion_stream_generator(
         self: Any, request: Any, engine_inputs: Any, result_generator: Any, *args: Any, **kwargs: Any
@@ -162,6 +147,8 @@ def _replace_message(original: Any) -> Any:
 
 
 def _replace_message_events(original: Any) -> Any:
+    keep_failures_out_of_the_log(_MESSAGES)
+
     @functools.wraps(original)
     async def message_stream_converter(self: Any, generator: Any) -> AsyncIterator[str]:
         from infernix_plugin.entrypoints.observed import MessageWatch
@@ -205,24 +192,6 @@ CHAT_CHUNKS = Seam(
     replace=_replace_chat_stream(lambda watch, chunk: watch.mark_chunk(chunk)),
     parameters=_STREAM_PARAMETERS,
     releases=((0, 33),),
-)
-
-CHAT_BATCH = Seam(
-    module="vllm.entrypoints.openai.chat_completion.batch_serving",
-    attribute="OpenAIServingChatBatch.chat_completion_full_generator_batch",
-    reason=_REASON,
-    replace=_replace_chat_batch,
-    parameters=(
-        "self",
-        "request",
-        "generators",
-        "request_id",
-        "model_name",
-        "all_conversations",
-        "tokenizer",
-        "request_metadata",
-        "parser_cls",
-    ),
 )
 
 COMPLETION = Seam(

@@ -44,7 +44,7 @@ def test_every_seam_fits_the_installed_vllm(seam):
 
 
 def test_seams_are_distinct_and_explained():
-    targets = [seam.target for seam in seams.ALL]
+    targets = [(seam.target, release) for seam in seams.ALL for release in seam.releases]
     assert len(set(targets)) == len(targets)
     assert all(len(seam.reason) > 20 for seam in seams.ALL)
 

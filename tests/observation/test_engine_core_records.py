@@ -22,11 +22,12 @@ COMPILER = ConstraintCompiler(TokenDomain(PIECES, control={"<end>": 256}, stop=[
 PREPARED = COMPILER.prepare(OutputConstraint.regex("[a-z]*"))
 
 
-def request(name, grammar, *, client=0, **params):
+def request(name, grammar, *, client=0, stop=(), **params):
     params = params or {"regex": "[a-z]*"}
     return SimpleNamespace(
         request_id=name,
         client_index=client,
+        sampling_params=SimpleNamespace(stop=list(stop)),
         use_structured_output=grammar is not False,
         structured_output_request=SimpleNamespace(grammar=grammar, params=StructuredOutputsParams(**params)),
     )
@@ -151,9 +152,12 @@ def test_the_api_process_settles_each_once_and_hides_it(monkeypatch):
         "chat-2": SimpleNamespace(parent_req=None, request_index=0, external_req_id="chat-2", queue=None),
     }
     figures = {"index": 0, "cache_bytes": 1, "cache_entries": 1, "compiling": 0}
+    ends = {"finish_reason": FinishReason.ABORT}
     outputs = [
-        EngineCoreOutput("0_chat-1", [], kv_transfer_params=attach({"theirs": 1}, blank_record("regex"), figures)),
-        EngineCoreOutput("gone-1", [], kv_transfer_params=attach(None, blank_record("choice"), figures)),
+        EngineCoreOutput(
+            "0_chat-1", [], kv_transfer_params=attach({"theirs": 1}, blank_record("regex"), figures), **ends
+        ),
+        EngineCoreOutput("gone-1", [], kv_transfer_params=attach(None, blank_record("choice"), figures), **ends),
         EngineCoreOutput("chat-2", [1], kv_transfer_params={"theirs": 2}),
     ]
     process_outputs(SimpleNamespace(request_states=states, log_stats=True), outputs)
@@ -164,3 +168,46 @@ def test_the_api_process_settles_each_once_and_hides_it(monkeypatch):
     ]
     assert settled[0][0].figures == figures
     assert "engine" not in settled[0][0].record
+
+
+def test_what_a_stop_string_may_cut_has_its_record_with_every_output(manager):
+    """The API process looks for stop strings, not the engine core."""
+    watched, other = (
+        request(name, ConstrainedRequest(PREPARED, kind="structural_tag"), stop=stop)
+        for name, stop in (("watched", ["ab"]), ("other", []))
+    )
+    going, quiet = EngineCoreOutput("watched", [1]), EngineCoreOutput("other", [1])
+    step(scheduler(manager, watched, other), {0: EngineCoreOutputs(outputs=[going, quiet])}, ["watched", "other"])
+    assert detach(going.kv_transfer_params)[1]["kind"] == "structural_tag"
+    assert quiet.kv_transfer_params is None
+
+
+@pytest.mark.parametrize("late", [FinishReason.ABORT, FinishReason.LENGTH])
+def test_an_output_that_a_stop_string_cut_is_settled_once_as_a_stop(monkeypatch, late):
+    """The engine core's word comes afterwards: aborted, or ended by itself in the step after."""
+    from infernix_plugin.observation import settle
+    from infernix_plugin.structured_output.record import attach, blank_record
+
+    settled, cut = [], []
+    monkeypatch.setattr(settle, "settle", lambda ended, count: settled.append(ended))
+    process_outputs = request_output.PROCESS_OUTPUTS.replace(
+        lambda self, outputs, *rest: SimpleNamespace(reqs_to_abort=list(cut))
+    )
+    state = SimpleNamespace(parent_req=None, request_index=0, external_req_id="chat-1", queue=None)
+    processor = SimpleNamespace(request_states={"chat-1-engine": state}, log_stats=True)
+
+    def arrives(finish_reason):
+        params = attach(None, blank_record("structural_tag"), None)
+        output = EngineCoreOutput("chat-1-engine", [1], kv_transfer_params=params, finish_reason=finish_reason)
+        process_outputs(processor, [output])
+
+    arrives(None)
+    assert settled == []
+    cut.append("chat-1-engine")
+    arrives(None)
+    cut.clear()
+    processor.request_states.clear()
+    arrives(late)
+    assert [(ended.request_id, str(ended.finish_reason)) for ended in settled] == [("chat-1", "stop")]
+    arrives(late)
+    assert len(settled) == 2, "it was forgotten with the engine core's word"

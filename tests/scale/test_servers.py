@@ -1,6 +1,7 @@
 """Two engines behind two API servers: every process has the plugin, and any of them may get any request."""
 
 import re
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -8,6 +9,7 @@ import openai
 import pytest
 from openai import OpenAI
 
+from benchmarks.server_watch import our_metrics
 from infernix_plugin.entrypoints.demo.server import serve
 from tests.engine.engine_process import ENVIRONMENT
 from tests.oracles.languages import LANGUAGES
@@ -15,6 +17,7 @@ from tests.oracles.languages import LANGUAGES
 pytestmark = pytest.mark.server
 
 REQUESTS = 40
+REFUSALS = 16
 ARGUMENTS = [
     *("--served-model-name=tiny", "--max-model-len=2048", "--max-num-seqs=16", "--enforce-eager"),
     *("--data-parallel-size=2", "--api-server-count=2"),
@@ -44,6 +47,11 @@ def ask(server, **fields):
         )
 
 
+def total(samples, name, **labels):
+    wanted = set(labels.items())
+    return sum(value for (found, its), value in samples.items() if found == name and wanted <= set(its))
+
+
 def test_every_process_has_the_plugin(server):
     log = server.log_text()
     for name in ("ApiServer_0", "ApiServer_1"):
@@ -60,16 +68,59 @@ def test_constraints_hold_on_every_engine(server):
         language.check(choice.message.content, choice.finish_reason)
         return choice.model_dump()["constraint"]
 
+    before = our_metrics(server)
     with ThreadPoolExecutor(8) as threads:
         records = list(threads.map(one, range(REQUESTS)))
     assert all(record["mask_positions"] > 0 for record in records)
+    took_part = set(re.findall(r"\((ApiServer_\d) pid=\d+\) .*Constrained request ended", server.log_text()))
+    assert took_part == {"ApiServer_0", "ApiServer_1"}
     metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
     for engine in "01":
         done = re.findall(rf'^vllm:request_success_total{{engine="{engine}",.*}} (\S+)$', metrics, re.MULTILINE)
         assert sum(map(float, done)) > 0, f"engine {engine} was never asked"
+    for _ in range(6):  # each over a new connection, so either API server may answer
+        check_sums(before, our_metrics(server), records)
+
+
+def check_sums(before, after, records):
+    """Whichever API server answers, it tells what all of them counted, of all engines: the sums over the records."""
+
+    def grown(name, **labels):
+        return total(after, name, **labels) - total(before, name, **labels)
+
+    kinds = Counter(record["kind"] for record in records)
+    assert {kind: grown("infernix_requests_total", kind=kind) for kind in kinds} == kinds
+    assert grown("infernix_requests_total") == len(records)
+    outcomes = Counter("stop" if record["terminated"] else "length" for record in records)
+    assert {outcome: grown("infernix_requests_total", outcome=outcome) for outcome in outcomes} == outcomes
+    for kind in kinds:
+        own = [record for record in records if record["kind"] == kind]
+        for name in ("mask_positions", "mask_bytes", "illegal_drafts"):
+            assert grown(f"infernix_{name}_total", kind=kind) == sum(record[name] for record in own)
+        for name in ("mask", "accept"):
+            spent = sum(record[f"{name}_ms"] for record in own) / 1000
+            assert grown(f"infernix_{name}_seconds_total", kind=kind) == pytest.approx(spent)
+    for cache, count in Counter(record["cache"] for record in records).items():
+        labels = {"process": "engine", "cache": cache}
+        spent = sum(record["prepare_ms"] for record in records if record["cache"] == cache) / 1000
+        assert grown("infernix_prepare_seconds_count", **labels) == count
+        assert grown("infernix_prepare_seconds_sum", **labels) == pytest.approx(spent)
+    assert grown("infernix_prepare_seconds_count", process="api") == len(records)
+    for engine in "01":
+        assert total(after, "infernix_engine_cache_bytes", engine=engine) > 0
+    assert total(after, "infernix_api_cache_bytes") > 0
+    assert total(after, "infernix_api_compile_queue") == 0
 
 
 def test_every_api_server_refuses(server):
-    for _ in range(10):
+    """What each of them refused adds up: each connection is a new one, and so is that of each scrape."""
+    before = our_metrics(server)
+    for _ in range(REFUSALS):
         with pytest.raises(openai.BadRequestError, match="regex"):
             ask(server, extra_body={"structured_outputs": {"regex": "[a-"}})
+    for _ in range(6):
+        after = our_metrics(server)
+        name = "infernix_refusals_total"
+        assert total(after, name, error="InvalidRegex") - total(before, name, error="InvalidRegex") == REFUSALS
+        assert total(after, name) - total(before, name) == REFUSALS
+        assert total(after, "infernix_requests_total") == total(before, "infernix_requests_total")
