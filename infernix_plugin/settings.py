@@ -46,7 +46,11 @@ class Settings(BaseModel):
     max_cold_compiles: int = Field(default=2, ge=1, le=64)
     """How many grammars may be compiled at the same time."""
     max_compile_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """Wall time of one compile in this plugin's own code, without the wait for its turn."""
+    """Wall time of one compile, without the wait for its turn."""
+    isolate_compiles: bool = True
+    """Whether a server compiles in processes of their own, which it ends when they take too long."""
+    max_compile_bytes: int = Field(default=1 << 30, ge=64 << 20)
+    """Memory of one compile in such a process."""
 
     grammar_drafts: bool = True
     """Whether drafts that a grammar forces replace the drafter's, where that is possible."""

@@ -38,7 +38,7 @@ from infernix_plugin.entrypoints.tools.request import has_grammar
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema, for_log
 from infernix_plugin.matching.cache import Outcome
 from infernix_plugin.observation.metrics import metrics
-from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for
+from infernix_plugin.structured_output.compilers import COMPILING_THREADS, RequestCompiler, compiler_for
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
@@ -49,7 +49,7 @@ _REMEMBERED = 4096
 _ALLOWED_ELSEWHERE = "tool_choice of the type allowed_tools is only enforced for models with Qwen's form of calls."
 _CUSTOM_ELSEWHERE = "The grammar of a custom tool is only enforced for models with Qwen's form of calls."
 
-_threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix="infernix-validation")
+_threads = ThreadPoolExecutor(max_workers=COMPILING_THREADS, thread_name_prefix="infernix-validation")
 _readers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="infernix-reading")
 """For what is in the cache: it may not wait in line behind compiles that take seconds."""
 _accepted: OrderedDict[tuple[RequestCompiler, Asked], None] = OrderedDict()

@@ -28,6 +28,18 @@ class CompileTimeout(ConstraintTooLarge):
     """
 
 
+class CompileCrash(ConstraintTooLarge):
+    """The process that compiled the constraint ended before it had an answer, most likely for lack of memory."""
+
+
+def timeout(time: float) -> CompileTimeout:
+    """The error of a compile that was given ``time`` seconds."""
+    return CompileTimeout(
+        f"The compile takes longer than max_compile_seconds, which is {time:g}",
+        hint="Simplify the constraint, or raise max_compile_seconds in the server's settings.",
+    )
+
+
 @dataclass(slots=True)
 class _Budget:
     seconds: float
@@ -73,10 +85,7 @@ def checkpoint() -> None:
     """
     budget = _current.get()
     if budget is not None and monotonic() >= budget.deadline:
-        raise CompileTimeout(
-            f"The compile takes longer than max_compile_seconds, which is {budget.seconds:g}",
-            hint="Simplify the constraint, or raise max_compile_seconds in the server's settings.",
-        )
+        raise timeout(budget.seconds)
 
 
 def watched(items: Iterable[Item]) -> Iterator[Item]:

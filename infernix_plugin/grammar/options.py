@@ -42,7 +42,7 @@ class GrammarOptions:
     max_count_states: int = 2048
     """Most cases that ``contains`` and the length of an array have together."""
 
-    max_mask_seconds: float = 0.1
-    """Processor time that a mask of xgrammar may take on average over a request."""
-    max_excess_seconds: float = 2.0
+    max_mask_seconds: float = 0.02
+    """Processor time that a mask may take on average over a request."""
+    max_excess_seconds: float = 0.1
     """Processor time that all masks of one request together may take beyond that."""

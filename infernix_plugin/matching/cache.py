@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Generic, Protocol, TypeVar
 
 from infernix_plugin.errors import ConstraintError
-from infernix_plugin.grammar.budget import CompileTimeout
+from infernix_plugin.grammar.budget import CompileCrash, CompileTimeout
 
 MAX_REFUSALS = 1024
 """Most refused keys that are remembered, each by a digest."""
@@ -59,7 +59,7 @@ class BuildCache(Generic[Value]):
 
     The lock is never held while a value is built. Values in use outlive their eviction. A failed build is raised in
     the thread that ran it and in those that waited for it. A refusal that depends on nothing but the key is remembered,
-    so that a refused constraint sent again costs nothing; a time-out or any other error is forgotten.
+    so that a refused constraint sent again costs nothing; a time-out, a crash or any other error is forgotten.
     """
 
     def __init__(self, budget_bytes: int, max_builds: int) -> None:
@@ -72,6 +72,10 @@ class BuildCache(Generic[Value]):
         self._refusals: OrderedDict[bytes, ConstraintError] = OrderedDict()
         self._held = 0
         self._counts: Counter[str] = Counter()
+
+    def allow(self, max_builds: int) -> None:
+        """Run at most ``max_builds`` builds at once from now on. To be called before the first."""
+        self._slots = threading.BoundedSemaphore(max_builds)
 
     def get(self, key: Hashable, build: Callable[[], Value]) -> tuple[Value, Outcome]:
         """The value of ``key``, built on this thread if nobody has or is building it.
@@ -112,7 +116,7 @@ class BuildCache(Generic[Value]):
             with self._lock:
                 del self._building[key]
                 self._counts["failed"] += 1
-                if isinstance(error, ConstraintError) and not isinstance(error, CompileTimeout):
+                if isinstance(error, ConstraintError) and not isinstance(error, CompileTimeout | CompileCrash):
                     self._refusals[digest] = copy.copy(error)
                     if len(self._refusals) > MAX_REFUSALS:
                         self._refusals.popitem(last=False)

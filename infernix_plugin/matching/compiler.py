@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import perf_counter
 
-from infernix_plugin.errors import ConflictingConstraints, ConstraintTooLarge
+from infernix_plugin.errors import ConstraintTooLarge
 from infernix_plugin.framing.phases import CONTENT, Framing
 from infernix_plugin.framing.tools.contract import CallChoice, ToolContract
-from infernix_plugin.framing.tools.grammar import CallTokens, calls_of, output_grammar
-from infernix_plugin.framing.tools.markup import CALL_CLOSE, CALL_OPEN
-from infernix_plugin.grammar import budget, gbnf, lark
-from infernix_plugin.grammar.build import build
-from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
-from infernix_plugin.grammar.ir import Grammar
+from infernix_plugin.grammar.budget import CompileTimeout
+from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
-from infernix_plugin.matching.collector import collection_paused
-from infernix_plugin.matching.companions.argument_names import DistinctNames, DistinctNamesGrammar, WrittenTokens
+from infernix_plugin.matching.companions.argument_names import DistinctNamesGrammar, WrittenTokens
 from infernix_plugin.matching.companions.unique import Companions
 from infernix_plugin.matching.compiled import CompiledGrammar
-from infernix_plugin.matching.domain import TokenClass, TokenDomain
-from infernix_plugin.matching.engines.select import Engines, as_terminal
-from infernix_plugin.matching.terminals import restrict_terminals
+from infernix_plugin.matching.domain import TokenDomain
+from infernix_plugin.matching.engines.select import Engines, Lark
+from infernix_plugin.matching.plan import Job, LocalPlanner, Plan, Planner
 from infernix_plugin.matching.turns import short_turns
 
 DEFAULT_OPTIONS = GrammarOptions()
@@ -63,12 +58,21 @@ class ConstraintCompiler:
                 package's own loops; the native work of an engine is not interrupted.
         """
         self.domain = domain
-        self._options = options
-        self._seconds = max_compile_seconds
         self._engines = Engines(domain, cache_bytes, options)
         self._written = WrittenTokens(domain)
         self._companions = Companions(domain)
+        self._planner: Planner = LocalPlanner(domain, self._engines, options, max_compile_seconds)
         self._cache: BuildCache[CompiledGrammar] = BuildCache(cache_bytes, max_cold_compiles)
+
+    def plan_with(self, make: Callable[[Engines, Planner], Planner], max_builds: int) -> None:
+        """Let builds be planned elsewhere, and so many of them begin at once. To be called before the first build.
+
+        Args:
+            make: the planner, given the engines and the planner of this process.
+            max_builds: the planner has to see to it that they take turns.
+        """
+        self._planner = make(self._engines, self._planner)
+        self._cache.allow(max_builds)
 
     def compile(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> CompiledGrammar:
         """The compiled grammar of a constraint inside a framing.
@@ -84,7 +88,7 @@ class ConstraintCompiler:
         Raises:
             ConstraintError: the constraint cannot be enforced; the subclass says why.
         """
-        return self._prepared((constraint, framing), lambda: self.build(constraint, framing))
+        return self._prepared(Job(constraint, framing=framing))
 
     def prepare_tools(
         self, contract: ToolContract, content: OutputConstraint | None = None, *, framing: Framing = CONTENT
@@ -101,8 +105,8 @@ class ConstraintCompiler:
         """
         if content is not None and contract.choice is CallChoice.NONE:
             return self.prepare(content, framing=framing)
-        key = _key_of_tools(contract, content, framing)
-        return self._prepared(key, lambda: self.build_tools(contract, content, framing))
+        job = Job(content, contract, framing)
+        return self._prepared(job, replace(job, contract=contract.identity()))
 
     def compile_structural_tag(self, text: str) -> CompiledGrammar:
         """The compiled grammar of an xgrammar structural tag, given as JSON text.
@@ -118,11 +122,11 @@ class ConstraintCompiler:
         Raises:
             ConstraintError: xgrammar refuses it, or nothing satisfies it.
         """
-        return self._prepared(_key_of_structural_tag(text), lambda: self._build_structural_tag(text))
+        return self._prepared(Job(structural_tag=text))
 
     def holds(self, constraint: OutputConstraint, *, framing: Framing = CONTENT) -> bool:
         """Whether :meth:`prepare` has nothing to build."""
-        return self._cache.holds((constraint, framing))
+        return self._cache.holds(Job(constraint, framing=framing))
 
     def holds_tools(
         self, contract: ToolContract, content: OutputConstraint | None = None, *, framing: Framing = CONTENT
@@ -130,86 +134,40 @@ class ConstraintCompiler:
         """Whether :meth:`prepare_tools` has nothing to build."""
         if content is not None and contract.choice is CallChoice.NONE:
             return self.holds(content, framing=framing)
-        return self._cache.holds(_key_of_tools(contract, content, framing))
+        return self._cache.holds(Job(content, contract.identity(), framing))
 
     def holds_structural_tag(self, text: str) -> bool:
         """Whether :meth:`prepare_structural_tag` has nothing to build."""
-        return self._cache.holds(_key_of_structural_tag(text))
+        return self._cache.holds(Job(structural_tag=text))
 
     def stats(self) -> CacheStats:
         """Totals of the cache since the start, and its present content."""
         return self._cache.stats()
 
-    def build(self, constraint: OutputConstraint, framing: Framing = CONTENT) -> CompiledGrammar:
-        """What :meth:`compile` returns, past the cache.
+    def build(self, job: Job) -> CompiledGrammar:
+        """What is compiled for a job, past the cache.
 
         Raises:
             ConstraintError: the constraint cannot be enforced; the subclass says why.
         """
-        # Here, in the build's own slot, so that nobody is charged for the builds ahead in the queue.
-        with budget.limit(self._seconds), collection_paused(), short_turns():
-            built = build(constraint, self._options)
-            content = self._restricted(built, constraint)
-            budget.checkpoint()
-            framed = framing.apply(as_terminal(content))
-            budget.checkpoint()
-            grammar = self._companions.beside(self._engines.compile(framed), framed.unique)
-            return CompiledGrammar(self.domain, grammar, built.remarks)
+        with short_turns():
+            plan = self._planner.plan(job)
+            try:
+                return self._assembled(plan)
+            except CompileTimeout:
+                raise
+            except ConstraintTooLarge:
+                if not isinstance(plan.source, Lark) or not plan.source.has_spare:
+                    raise
+            return self._assembled(self._planner.plan(job, spare=True))
 
-    def build_tools(
-        self, contract: ToolContract, content: OutputConstraint | None = None, framing: Framing = CONTENT
-    ) -> CompiledGrammar:
-        """What :meth:`prepare_tools` returns, past the cache.
+    def _assembled(self, plan: Plan) -> CompiledGrammar:
+        grammar = self._companions.beside(self._engines.made(plan.source), plan.unique)
+        if plan.names is not None:
+            grammar = DistinctNamesGrammar(grammar, plan.names, self._written)
+        return CompiledGrammar(self.domain, grammar, plan.remarks)
 
-        Raises:
-            ConstraintError: the contract or the content cannot be enforced.
-        """
-        with budget.limit(self._seconds), collection_paused(), short_turns():
-            calls = calls_of(contract, self._options)
-            answer = None if content is None else self._restricted(build(content, self._options), content)
-            tokens = self._call_tokens()
-            budget.checkpoint()
-            framed = framing.apply(output_grammar(contract, calls, tokens, answer))
-            grammar = self._companions.beside(self._engines.compile(framed), framed.unique)
-            free = frozenset(call.name for call in calls if call.distinct)
-            if free:
-                names = DistinctNames(free, tokens.opening, framing.close_id)
-                grammar = DistinctNamesGrammar(grammar, names, self._written)
-            return CompiledGrammar(self.domain, grammar)
-
-    def _prepared(self, key: Hashable, make: Callable[[], CompiledGrammar]) -> Preparation:
+    def _prepared(self, job: Job, key: Job | None = None) -> Preparation:
         started = perf_counter()
-        compiled, outcome = self._cache.get(key, make)
+        compiled, outcome = self._cache.get(key or job, lambda: self.build(job))
         return Preparation(compiled, outcome, perf_counter() - started)
-
-    def _restricted(self, built: Grammar, constraint: OutputConstraint) -> Grammar:
-        return restrict_terminals(built, self.domain, lambda token: self._place_of(token, constraint))
-
-    def _call_tokens(self) -> CallTokens:
-        opening = self.domain.control_id(CALL_OPEN)
-        if opening is None:
-            raise ConflictingConstraints(f"The model has no token {CALL_OPEN}, so its calls cannot be constrained.")
-        closing = self.domain.control_id(CALL_CLOSE)
-        return CallTokens(opening, closing, tuple(self.domain.ids_of_class(TokenClass.CONTROL)))
-
-    def _build_structural_tag(self, text: str) -> CompiledGrammar:
-        size = len(text.encode("utf-8", "surrogatepass"))
-        if size > (limit := self._options.max_grammar_bytes):
-            raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
-        with budget.limit(self._seconds), collection_paused(), short_turns():
-            return CompiledGrammar(self.domain, self._engines.xgrammar.compile_structural_tag(text))
-
-    def _place_of(self, token: int, constraint: OutputConstraint) -> str | None:
-        """Where a GBNF text names a token id first: the grammar made of it knows no places."""
-        if constraint.kind is not ConstraintKind.GRAMMAR or lark.looks_like_lark(constraint.source):
-            return None
-        named = gbnf.token_terminals(constraint.source, self._options)
-        return next((place for found, place in named if found == token), None)
-
-
-def _key_of_tools(contract: ToolContract, content: OutputConstraint | None, framing: Framing) -> Hashable:
-    return contract.identity(), content, framing
-
-
-def _key_of_structural_tag(text: str) -> Hashable:
-    return "structural_tag", text

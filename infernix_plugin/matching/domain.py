@@ -139,6 +139,11 @@ class TokenDomain:
             vocab_size=size,
         )
 
+    @property
+    def markers(self) -> Mapping[str, int]:
+        """The ids of all markers (control, stop or unused) by their text."""
+        return self._markers
+
     def token_bytes(self, token: int) -> bytes:
         """What the token writes; for a control token its spelling, for an unused id the empty string."""
         return self._pieces[token]

@@ -15,6 +15,7 @@ from infernix_plugin.framing.tools.markup import CALL_OPEN
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.compiler import ConstraintCompiler
+from infernix_plugin.matching.plan import Job
 
 _CONTENT = (
     (OutputConstraint.regex("[^x]+"), "a"),
@@ -23,6 +24,8 @@ _CONTENT = (
 )
 """Constraints, and text behind which a mask is computed: one for each engine, and one for the companion of items."""
 _CALLS = ToolContract((Tool("f", "{}"),))
+SAMPLES = tuple(Job(constraint) for constraint, _ in _CONTENT)
+"""What a process that only plans has to have seen."""
 _CALL = "\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter="
 
 
@@ -33,11 +36,11 @@ def warm(compiler: ConstraintCompiler) -> None:
     """
     for constraint, text in _CONTENT:
         with contextlib.suppress(ConstraintError):
-            _walk(compiler.build(constraint), [], text)
+            _walk(compiler.build(Job(constraint)), [], text)
     opening = compiler.domain.control_id(CALL_OPEN)
     if opening is not None:
         with contextlib.suppress(ConstraintError):
-            _walk(compiler.build_tools(_CALLS), [opening], _CALL)
+            _walk(compiler.build(Job(contract=_CALLS)), [opening], _CALL)
 
 
 def _walk(compiled: CompiledGrammar, tokens: list[int], text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Any
 
 from infernix_plugin.errors import InvalidContinuation, excerpt
@@ -12,8 +13,12 @@ from infernix_plugin.framing.continuation import as_tokens
 from infernix_plugin.framing.phases import CONTENT, Framing, prompt_framing, read_by_parser
 from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.isolation.nursery import Setup
+from infernix_plugin.isolation.planner import IsolatedPlanner
 from infernix_plugin.matching import ConstraintCompiler, Session, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
+from infernix_plugin.matching.engines.select import Engines
+from infernix_plugin.matching.plan import Planner
 from infernix_plugin.matching.warming import warm
 from infernix_plugin.settings import Settings
 from infernix_plugin.structured_output.framed_output import FramedOutput
@@ -21,6 +26,9 @@ from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import Asked
 
 logger = logging.getLogger(__name__)
+
+COMPILING_THREADS = 64
+"""Threads of a process that wait for constraints to be compiled: with fewer, ordinary ones would wait for a thread."""
 
 _lock = threading.Lock()
 _compilers: dict[tuple[Any, ...], RequestCompiler] = {}
@@ -34,7 +42,8 @@ def written_before(asked: Asked) -> str:
 class RequestCompiler:
     """Compiles what a request asks for, in the output phase that its prompt leaves open.
 
-    The token domain is read on first use, or before by :meth:`start_warming`.
+    The token domain is read on first use, or before by :meth:`start_warming`. Only then, in a server or an engine core,
+    are compiles isolated: a program that compiles its own constraints has no use for further processes.
     """
 
     def __init__(self, model_config: Any, tokenizer: Any, settings: Settings) -> None:
@@ -50,14 +59,22 @@ class RequestCompiler:
         """The compiler over the model's token domain. Building it takes seconds for a large vocabulary."""
         with self._lock:
             if self._compiler is None:
-                self._compiler = ConstraintCompiler(
+                compiler = ConstraintCompiler(
                     domain_of(self._model_config, self._tokenizer),
                     options=self._settings.grammar_options(),
                     cache_bytes=self._settings.cache_bytes,
                     max_cold_compiles=self._settings.max_cold_compiles,
                     max_compile_seconds=self._settings.max_compile_seconds,
                 )
+                if self._warming is not None and self._settings.isolate_compiles:
+                    compiler.plan_with(partial(self._isolated, compiler.domain), COMPILING_THREADS)
+                self._compiler = compiler
             return self._compiler
+
+    def _isolated(self, domain: TokenDomain, engines: Engines, local: Planner) -> Planner:
+        own = self._settings
+        setup = Setup(own.grammar_options(), own.cache_bytes, own.max_compile_seconds, own.max_compile_bytes)
+        return IsolatedPlanner(setup, domain, engines, local, own.max_cold_compiles)
 
     @property
     def is_ready(self) -> bool:

@@ -21,7 +21,7 @@ from infernix_plugin.spec_decode import replacement
 from infernix_plugin.spec_decode.grammar_drafts import GrammarDrafter, RequestDrafter
 from infernix_plugin.spec_decode.proposal import mark_one_hot
 from infernix_plugin.structured_output.aborted import AbortedRequests
-from infernix_plugin.structured_output.compilers import RequestCompiler, compiler_for, written_before
+from infernix_plugin.structured_output.compilers import COMPILING_THREADS, RequestCompiler, compiler_for, written_before
 from infernix_plugin.structured_output.constrained import EVERYTHING, ConstrainedRequest
 from infernix_plugin.structured_output.failures import StepFailures
 from infernix_plugin.structured_output.record import EngineFigures, Record, blank_record
@@ -55,6 +55,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._words = (int(vllm_config.model_config.get_vocab_size()) + 31) // 32
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="infernix-reading")
+        self._compiling = ThreadPoolExecutor(max_workers=COMPILING_THREADS, thread_name_prefix="infernix-compiling")
         self.failures = StepFailures()
         self.aborted = AbortedRequests()
         logger.info(
@@ -82,6 +83,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
     def clear_backend(self) -> None:
         """End the threads."""
         self._readers.shutdown(wait=True, cancel_futures=True)
+        self._compiling.shutdown(wait=False, cancel_futures=True)
         super().clear_backend()
 
     def validate_tokens(self, request: Any, spec_tokens: list[int]) -> list[int]:
@@ -183,7 +185,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         """Go on here with what is in the cache; a compile waits for its turn among compiles."""
         with suppress(Exception):  # what is wrong is said by what comes next
             if not self._is_known(request):
-                self.executor.submit(self._settle, done, request, thinking_tokens)
+                self._compiling.submit(self._settle, done, request, thinking_tokens)
                 return
         self._settle(done, request, thinking_tokens)
 

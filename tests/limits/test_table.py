@@ -8,7 +8,7 @@ from infernix_plugin.settings import Settings
 ROOT = Path(__file__).parents[2]
 NO_LIMITS = {
     *("grammar_drafts", "ngram_copies", "ngram_min_match", "ngram_max_match", "ngram_candidates", "ngram_window"),
-    *("tool_constraints", "max_whitespace", "unknown_keywords", "log_requests"),
+    *("tool_constraints", "max_whitespace", "unknown_keywords", "log_requests", "isolate_compiles"),
 }
 """Settings that change what is done, and refuse nothing."""
 

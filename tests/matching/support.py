@@ -59,7 +59,7 @@ class RememberingEngine:
     """llguidance with masks that are remembered from the first matcher on, whatever that costs."""
 
     def __init__(self, memory_bytes: int) -> None:
-        self._inner = LlguidanceEngine(DOMAIN)
+        self._inner = LlguidanceEngine(DOMAIN, Allowance(0.1, 2.0))
         self.memory = Memory(memory_bytes)
         self._terminals = Terminals(self.memory)
 
@@ -90,7 +90,7 @@ class _Rich(Account):
 
 ENGINES = {
     "xgrammar": XgrammarEngine(DOMAIN, cache_bytes=16 << 20, allowance=Allowance(0.1, 2.0)),
-    "llguidance": LlguidanceEngine(DOMAIN),
+    "llguidance": LlguidanceEngine(DOMAIN, Allowance(0.1, 2.0)),
     "remembered": RememberingEngine(16 << 20),
     "forgetful": RememberingEngine(6000),
 }

@@ -224,7 +224,7 @@ def test_a_grammar_over_a_limit_of_llguidance_goes_to_xgrammar_if_it_can(monkeyp
     def give_up(*_: object) -> None:
         raise ConstraintTooLarge("over a limit")
 
-    monkeypatch.setattr(LlguidanceEngine, "compile", give_up)
+    monkeypatch.setattr(LlguidanceEngine, "made", give_up)
     assert engine_of(Grammar({"root": Lexeme(chars("ab"))})) == "xgrammar"
     with pytest.raises(ConstraintTooLarge, match="over a limit"):
         engine_of(Grammar({"root": Lexeme(And((chars("ab"), Not(Literal("a")))))}))

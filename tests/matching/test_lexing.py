@@ -37,6 +37,7 @@ from infernix_plugin.matching.engines.lexing import _ambiguity_of_others, ambigu
 from infernix_plugin.matching.engines.lexing.json_tokens import piece_symbol, symbols_of
 from infernix_plugin.matching.engines.lexing.token_kinds import only_json_tokens
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+from infernix_plugin.matching.engines.meter import Allowance
 from tests.matching.support import CONTROL, DOMAIN, PIECES, compiled, legal, mask, words
 
 X, Y = CONTROL["<x>"], CONTROL["<y>"]
@@ -155,7 +156,7 @@ def test_any_text_survives_the_notation(text: str, form: str) -> None:
         "class": Lexeme(seq(*(CharSet(((ord(char), ord(char)),)) for char in text))),
         "intersection": Lexeme(And((Literal(text), Not(Literal("other"))))),
     }[form]
-    engine = LlguidanceEngine(BYTES)
+    engine = LlguidanceEngine(BYTES, Allowance(0.1, 2.0))
     session = CompiledGrammar(BYTES, engine.compile(Grammar({"root": node}))).session()
     assert session.preview(list(text.encode())) == len(text.encode())
     assert session.complete
@@ -274,7 +275,7 @@ DIGIT, LETTER = chars("1"), chars("ab")
 )
 def test_terminals_are_grouped_as_they_bind(item: Node) -> None:
     members = words(item)
-    engine = LlguidanceEngine(BYTES)
+    engine = LlguidanceEngine(BYTES, Allowance(0.1, 2.0))
     grammar = CompiledGrammar(BYTES, engine.compile(Grammar({"root": seq(Literal(":"), Lexeme(item))})))
     for length in range(7):
         for candidate in map(bytes, product(b"ab1", repeat=length)):

@@ -334,9 +334,8 @@ def test_llguidance_recovers_from_its_error_state() -> None:
 @pytest.mark.parametrize("kind", [XgrammarEngine, LlguidanceEngine])
 def test_a_vocabulary_without_stop_or_control_tokens(kind: type) -> None:
     domain = TokenDomain([b"a", b"b"])
-    engine = (
-        kind(domain, cache_bytes=1 << 20, allowance=Allowance(0.1, 2.0)) if kind is XgrammarEngine else kind(domain)
-    )
+    more = {"cache_bytes": 1 << 20} if kind is XgrammarEngine else {}
+    engine = kind(domain, allowance=Allowance(0.1, 2.0), **more)
     session = CompiledGrammar(domain, engine.compile(Grammar({"root": Literal("a")}))).session()
     row = np.zeros(1, dtype=np.int32)
     assert session.fill_mask(row) is READY

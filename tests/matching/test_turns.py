@@ -7,7 +7,7 @@ import pytest
 
 from infernix_plugin.errors import ConstraintError
 from infernix_plugin.grammar.constraint import OutputConstraint
-from infernix_plugin.matching import ConstraintCompiler, compiler
+from infernix_plugin.matching import ConstraintCompiler, plan
 from infernix_plugin.matching.turns import SECONDS, short_turns
 from tests.matching.support import DOMAIN
 
@@ -61,13 +61,13 @@ def test_blocks_of_threads_overlap():
 @pytest.mark.parametrize("pattern", ["a+", "a("])
 def test_a_compile_has_them(monkeypatch, pattern):
     seen = []
-    real = compiler.build
+    real = plan.build
 
     def build(*arguments):
         seen.append(sys.getswitchinterval())
         return real(*arguments)
 
-    monkeypatch.setattr(compiler, "build", build)
+    monkeypatch.setattr(plan, "build", build)
     try:
         ConstraintCompiler(DOMAIN).compile(OutputConstraint.regex(pattern))
     except ConstraintError:

@@ -32,7 +32,10 @@ from tests.oracles.json_vocabulary import DOMAIN, PIECES, PREFERRED, STOP
 from tests.oracles.plain import TooLargeError, plain
 
 OPTIONS = GrammarOptions(max_whitespace=2)
-ENGINES = XgrammarEngine(DOMAIN, cache_bytes=64 << 20, allowance=Allowance(0.1, 2.0)), LlguidanceEngine(DOMAIN)
+ENGINES = (
+    XgrammarEngine(DOMAIN, cache_bytes=64 << 20, allowance=Allowance(0.1, 2.0)),
+    LlguidanceEngine(DOMAIN, Allowance(0.1, 2.0)),
+)
 MAX_STATES = 40
 STEPS = 20
 EVERY = 3

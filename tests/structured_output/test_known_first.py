@@ -62,7 +62,7 @@ def result_of(asked):
 def manager():
     made = InfernixManager.__new__(InfernixManager)
     made._compiler, made._use_async_grammar_compilation = Compiler(), True
-    made.executor, made._readers = Line(), ThreadPoolExecutor(1)
+    made.executor, made._compiling, made._readers = None, Line(), ThreadPoolExecutor(1)
     made._prepare = lambda asked, budget: asked.sampling_params.structured_outputs.regex
     yield made
     made._readers.shutdown()
@@ -73,7 +73,7 @@ def test_the_engine_core_goes_on_with_what_it_has(manager):
     manager.grammar_init(new)
     manager.grammar_init(known)
     assert result_of(known) == "known"
-    ((settle, arguments),) = manager.executor.waiting
+    ((settle, arguments),) = manager._compiling.waiting
     assert not new.structured_output_request.is_grammar_ready
     settle(*arguments)
     assert result_of(new) == "new"

@@ -16,6 +16,7 @@ from infernix_plugin.grammar.emit_lark import emit_lark
 from infernix_plugin.grammar.ir import Grammar
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
+from infernix_plugin.matching.engines.meter import Allowance, Meter
 
 _SPECIAL = b"\xff"
 """llguidance's mark of a token that matches by its id only. No UTF-8 text contains the byte."""
@@ -51,9 +52,15 @@ these. More sets take longer to index, which a start of the engine waits for."""
 class LlguidanceEngine:
     """Compiles grammars with llguidance, on the calling thread."""
 
-    def __init__(self, domain: TokenDomain) -> None:
-        """Bind to a vocabulary, which is indexed on first use."""
+    def __init__(self, domain: TokenDomain, allowance: Allowance) -> None:
+        """Bind to a vocabulary, which is indexed on first use.
+
+        Args:
+            domain: the vocabulary.
+            allowance: what the masks of each request may take.
+        """
         self._domain = domain
+        self._allowance = allowance
         self._lock = threading.Lock()
         self._vocabulary: Any = None
 
@@ -64,6 +71,23 @@ class LlguidanceEngine:
             ValueError: some are not.
             ConstraintTooLarge: past a limit of llguidance.
         """
+        return self.made(self.text(grammar))
+
+    def made(self, text: str) -> EngineGrammar:
+        """What runs the grammar that :meth:`text` wrote. Native work of up to 2 s, which cannot be interrupted.
+
+        Raises:
+            ConstraintTooLarge: past a limit of llguidance.
+        """
+        return _Compiled(self._index(), text, self._domain, self._allowance)
+
+    def text(self, grammar: Grammar) -> str:
+        """A grammar in llguidance's notation.
+
+        Raises:
+            ValueError: characters stand outside of literals and lexemes.
+            ConstraintTooLarge: past a limit of llguidance.
+        """
         if (
             len(grammar.rules) > _MAX_REFERENCE_DEPTH
             and (depth := reference_depth(grammar.rules)) > _MAX_REFERENCE_DEPTH
@@ -72,7 +96,7 @@ class LlguidanceEngine:
                 f"the constraint is a chain of {depth} parts; the longest chain is {_MAX_REFERENCE_DEPTH}",
                 hint="objects with fewer optional members, or arrays with fewer listed positions, make shorter chains",
             )
-        return _Compiled(self._index(), emit_lark(grammar), self._domain)
+        return emit_lark(grammar)
 
     def _index(self) -> Any:
         with budget.uncharged(), self._lock:
@@ -119,7 +143,8 @@ def _piece(domain: TokenDomain, token: int) -> bytes:
 class _Compiled:
     engine = "llguidance"
 
-    def __init__(self, vocabulary: Any, text: str, domain: TokenDomain) -> None:
+    def __init__(self, vocabulary: Any, text: str, domain: TokenDomain, allowance: Allowance) -> None:
+        self.allowance = allowance
         self.memory_bytes = len(text) * _BYTES_PER_CHARACTER
         self.words = (vocabulary.vocab_size + 31) // 32
         self.first_byte_token = domain.vocab_size
@@ -164,10 +189,13 @@ class _Matcher:
         self._scratch: NDArray[np.int32] = other._scratch if other else np.zeros(grammar.words, dtype=np.int32)
         self._address = self._scratch.__array_interface__["data"][0]
         self._history: list[int] = list(other._history) if other else []
+        self._meter: Meter = other._meter if other else Meter(grammar.allowance)
 
     def fill(self, row: Bitset) -> Bitset:
         self._keep_up()
+        started = self._meter.start()
         self._matcher.unsafe_compute_mask_ptr(self._address, self._scratch.nbytes)
+        self._meter.stop(started)
         if self._matcher.is_error():
             error = self._recover()
             if not error.startswith(_NO_BYTE):

@@ -21,6 +21,10 @@ class Allowance:
     mean: float
     excess: float
 
+    def of(self, masks: int) -> float:
+        """What so many masks may take."""
+        return self.mean * masks + self.excess
+
 
 class Meter:
     """The allowance of one request, shared by its matcher and the forks of it."""

@@ -35,6 +35,8 @@ _SHARED = 0.6
 Qwen3's: 28 to 35 times the sample's time for 58 times its tokens."""
 _LENGTHS = (1, 2, 4, 8, 8, 8)
 """Bytes of the tokens of a walk, about: growing, as what ambiguity costs may double with each byte."""
+MASKS = len(_LENGTHS)
+"""Masks of a walk."""
 _CHOICES = 64
 _ACCEPT_WEIGHT = 20
 """A mask behind a token takes many times what the token took, and is better not asked for to know it."""
@@ -79,11 +81,20 @@ class Rehearsal:
 
     def _rehearse(self, compiler: Any, run: Callable[[Any], Any], seconds: float) -> float:
         """Compile and walk; return the time of the first."""
-        import xgrammar
-
         started = thread_time()
         compiled = run(compiler)
         took = thread_time() - started
+        self.walk(compiled, seconds)
+        return took
+
+    def walk(self, compiled: Any, seconds: float) -> None:
+        """Compute the masks of a short text.
+
+        Raises:
+            ConstraintTooLarge: they take longer than ``seconds``.
+        """
+        import xgrammar
+
         matcher = xgrammar.GrammarMatcher(compiled)
         row = np.zeros(self._domain.mask_words, dtype=np.int32)
         for length in _LENGTHS:
@@ -102,7 +113,6 @@ class Rehearsal:
                 )
             if token is None:
                 break
-        return took
 
     def _next(self, row: np.ndarray[Any, np.dtype[np.int32]], longest: int) -> int | None:
         """One of the legal tokens, of about that many bytes."""

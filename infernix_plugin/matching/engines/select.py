@@ -11,7 +11,7 @@ xgrammar runs what is left, which is any other context-free grammar without inte
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from infernix_plugin.errors import ConstraintTooLarge, UnsupportedSchema
 from infernix_plugin.grammar.analysis import (
@@ -43,7 +43,7 @@ from infernix_plugin.matching.engines.base import EngineGrammar
 from infernix_plugin.matching.engines.lexing import ambiguity
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.meter import Allowance
-from infernix_plugin.matching.engines.xgrammar import XgrammarEngine
+from infernix_plugin.matching.engines.xgrammar import Native, XgrammarEngine
 from infernix_plugin.matching.memo.machine import Terminals
 from infernix_plugin.matching.memo.matcher import RememberedGrammar
 from infernix_plugin.matching.memo.memory import Memory
@@ -55,6 +55,25 @@ MAX_FALLBACK_NODES = 1 << 14
 """Largest grammar that xgrammar takes over past a limit of llguidance; larger ones it would compile for minutes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Lark:
+    """A grammar for llguidance.
+
+    Attributes:
+        text: in its notation.
+        grammar: what the text was made of, ``None`` if its masks are not to be remembered.
+        has_spare: whether xgrammar may run it if llguidance does not.
+    """
+
+    text: str
+    grammar: Grammar | None
+    has_spare: bool
+
+
+Source = Lark | Native
+"""What an engine runs, as far as it takes the grammar alone to know it."""
+
+
 class Engines:
     """The engines over one vocabulary, each indexed on first use."""
 
@@ -63,7 +82,7 @@ class Engines:
         self._domain = domain
         allowance = Allowance(options.max_mask_seconds, options.max_excess_seconds)
         self.xgrammar = XgrammarEngine(domain, cache_bytes=cache_bytes, allowance=allowance)
-        self.llguidance = LlguidanceEngine(domain)
+        self.llguidance = LlguidanceEngine(domain, allowance)
         self._terminals = Terminals(Memory(cache_bytes // 4))
 
     def compile(self, grammar: Grammar) -> EngineGrammar:
@@ -73,22 +92,57 @@ class Engines:
             UnsupportedSchema: it has intersections, and no engine can run it exactly.
             ConstraintTooLarge: past a limit of the only engine that can run it.
         """
+        source = self.source(grammar)
+        try:
+            return self.made(source)
+        except CompileTimeout:
+            raise
+        except ConstraintTooLarge:
+            if not isinstance(source, Lark) or not source.has_spare:
+                raise
+            return self.made(self.source(grammar, spare=True))
+
+    def source(self, grammar: Grammar, *, spare: bool = False) -> Source:
+        """What the engine that fits the grammar runs.
+
+        Args:
+            grammar: of the whole output.
+            spare: not llguidance, which has refused it.
+
+        Raises:
+            UnsupportedSchema: it has intersections, and no engine can run it exactly.
+            ConstraintTooLarge: past a limit of the only engine that can run it.
+        """
         needed = reachable(grammar)
         grammar = replace(grammar, rules={name: body for name, body in grammar.rules.items() if name in needed})
         intersections = has_intersections(grammar)
-        if intersections or _has_lexemes(grammar) or not _has_text(grammar):
+        if not spare and (intersections or _has_lexemes(grammar) or not _has_text(grammar)):
             obstacle = self._obstacle(grammar)
             if obstacle is None:
+                has_spare = not intersections and size(grammar) <= MAX_FALLBACK_NODES
                 try:
-                    return RememberedGrammar(self.llguidance.compile(grammar), grammar, self._domain, self._terminals)
+                    return Lark(self.llguidance.text(grammar), grammar, has_spare)
                 except CompileTimeout:
                     raise
                 except ConstraintTooLarge:
-                    if intersections or size(grammar) > MAX_FALLBACK_NODES:
+                    if not has_spare:
                         raise
             elif intersections:
                 raise UnsupportedSchema(f"an intersection or a negation cannot be enforced exactly: {obstacle}")
-        return self.xgrammar.compile(grammar)
+        return self.xgrammar.native(grammar)
+
+    def made(self, source: Source) -> EngineGrammar:
+        """What runs a source.
+
+        Raises:
+            ConstraintTooLarge: past a limit of its engine.
+        """
+        if isinstance(source, Native):
+            return self.xgrammar.made(source)
+        made = self.llguidance.made(source.text)
+        if source.grammar is None:
+            return made
+        return RememberedGrammar(made, source.grammar, self._domain, self._terminals)
 
     def _obstacle(self, grammar: Grammar) -> str | None:
         """Why llguidance cannot run the grammar exactly."""

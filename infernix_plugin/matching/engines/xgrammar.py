@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from infernix_plugin.grammar.normalize import normalize
 from infernix_plugin.matching.domain import Bitset, TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar, Matcher
 from infernix_plugin.matching.engines.meter import Allowance, Meter
-from infernix_plugin.matching.engines.rehearsal import Rehearsal, check_size, letters
+from infernix_plugin.matching.engines.rehearsal import MASKS, Rehearsal, check_size, letters
 from infernix_plugin.matching.terminals import with_equal_exclusions
 
 _UNMATCHABLE = b"\xff"
@@ -35,6 +37,23 @@ _MAX_CACHED_LETTERS = 1 << 13
 choice of 60 KB is compiled in 0.6 s with it and in 0.3 s without."""
 
 
+@dataclass(frozen=True, slots=True)
+class Native:
+    """What xgrammar has compiled, and over which of its indexes of the vocabulary.
+
+    Attributes:
+        compiled: xgrammar's ``CompiledGrammar``.
+        spelled: whether control tokens also match by their spelling.
+    """
+
+    compiled: Any
+    spelled: bool = False
+
+    def packed(self) -> str:
+        """As text, for another process with the same vocabulary; see :meth:`XgrammarEngine.unpacked`."""
+        return str(self.compiled.serialize_json())
+
+
 class XgrammarEngine:
     """Compiles grammars with xgrammar, on the calling thread."""
 
@@ -50,7 +69,7 @@ class XgrammarEngine:
         self._domain = domain
         self._cache_bytes = cache_bytes
         self._lock = threading.Lock()
-        self._vocabularies: dict[bytes, _Vocabulary] = {}
+        self._vocabularies: dict[bool, _Vocabulary] = {}
 
     def compile(self, grammar: Grammar) -> EngineGrammar:
         """Compile a grammar that has neither And nor Not.
@@ -59,15 +78,33 @@ class XgrammarEngine:
             ConstraintTooLarge: it would be compiled for too long, or its masks take too long.
             ValueError: it has.
         """
+        return self.made(self.native(grammar))
+
+    def made(self, native: Native) -> EngineGrammar:
+        """What runs a compiled grammar."""
+        return _Compiled(native.compiled, self._allowance, self._domain.generable_bits)
+
+    def unpacked(self, text: str, *, spelled: bool) -> Native:
+        """What :meth:`Native.packed` packed. Takes a hundredth of the time of a compile."""
+        import xgrammar
+
+        index = self._vocabulary(spelled).index
+        return Native(xgrammar.CompiledGrammar.deserialize_json(text, index), spelled)
+
+    def native(self, grammar: Grammar) -> Native:
+        """Do the work of :meth:`compile`, which cannot be interrupted once xgrammar has begun.
+
+        Raises:
+            ConstraintTooLarge: it would be compiled for too long, or its masks take too long.
+            ValueError: the grammar has And or Not.
+        """
         normal = normalize(with_equal_exclusions(grammar))
         names_tokens = any(isinstance(part, TokenSet) for body in normal.rules.values() for part in walk(body))
-        vocabulary = self._vocabulary(_UNMATCHABLE)
         check_size(normal)
         text = emit(normal)
         budget.checkpoint()
-        vocabulary.rehearsal.check(lambda compiler: compiler.compile_grammar(text))
         cache = not names_tokens and letters(normal) <= _MAX_CACHED_LETTERS
-        return self._built(vocabulary, lambda compiler: compiler.compile_grammar(text), cache=cache)
+        return self._tried(lambda compiler: compiler.compile_grammar(text), spelled=False, cache=cache)
 
     def compile_structural_tag(self, text: str) -> EngineGrammar:
         """Compile the JSON text of an xgrammar structural tag, in which control tokens also match by their spelling.
@@ -76,51 +113,88 @@ class XgrammarEngine:
             InvalidGrammar: xgrammar refuses it.
             ConstraintTooLarge: it would be compiled for too long, or its masks take too long.
         """
-        vocabulary = self._vocabulary(b"")
+        return self.made(self.native_structural_tag(text))
+
+    def native_structural_tag(self, text: str) -> Native:
+        """Do the work of :meth:`compile_structural_tag`.
+
+        Raises:
+            InvalidGrammar: xgrammar refuses it.
+            ConstraintTooLarge: it would be compiled for too long, or its masks take too long.
+        """
         may_name_tokens = "token" in text
-
-        def run(compiler: Any) -> Any:
-            return compiler.compile_structural_tag(text)
-
-        with suppress(RuntimeError, ValueError):  # it may name tokens that a small vocabulary has not
-            vocabulary.rehearsal.check(run)
         try:
-            return self._built(vocabulary, run, cache=not may_name_tokens)
+            return self._tried(
+                lambda compiler: compiler.compile_structural_tag(text), spelled=True, cache=not may_name_tokens
+            )
         except (RuntimeError, ValueError) as error:
             raise InvalidGrammar(f"the structural tag is not valid: {_last_line(error)}") from error
 
-    def _vocabulary(self, marker_prefix: bytes) -> _Vocabulary:
+    def _vocabulary(self, spelled: bool) -> _Vocabulary:
         with budget.uncharged(), self._lock:
-            if marker_prefix not in self._vocabularies:
-                self._vocabularies[marker_prefix] = _Vocabulary(self._domain, self._cache_bytes, marker_prefix)
-            return self._vocabularies[marker_prefix]
+            if spelled not in self._vocabularies:
+                self._vocabularies[spelled] = _Vocabulary(self._domain, self._cache_bytes, spelled)
+            return self._vocabularies[spelled]
 
-    def _built(self, vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> _Compiled:
+    def _tried(self, run: Callable[[Any], Any], *, spelled: bool, cache: bool) -> Native:
+        """Rehearse, compile, and walk over the whole vocabulary."""
+        vocabulary = self._vocabulary(spelled)
+        rehearsal = vocabulary.rehearsal()
+        with suppress(RuntimeError, ValueError) if spelled else nullcontext():  # a small vocabulary may lack its tokens
+            rehearsal.check(run)
+        native = Native(self._compiled(vocabulary, run, cache=cache), spelled)
+        rehearsal.walk(native.compiled, self._allowance.of(MASKS))
+        return native
+
+    def _compiled(self, vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> Any:
         if cache:
             try:
-                return _Compiled(run(vocabulary.cached), self._allowance, vocabulary.generable)
+                return run(vocabulary.cached)
             except RuntimeError as error:
                 if _RULE_CACHE_FAULT not in str(error):
                     raise
-        return _Compiled(run(vocabulary.uncached), self._allowance, vocabulary.generable)
+        return run(vocabulary.uncached)
 
 
 class _Vocabulary:
-    """xgrammar's index of the vocabulary and the compilers over it."""
+    """xgrammar's index of the vocabulary, and the compilers over it, which a process that compiles nothing lacks."""
 
-    def __init__(self, domain: TokenDomain, cache_bytes: int, marker_prefix: bytes) -> None:
+    def __init__(self, domain: TokenDomain, cache_bytes: int, spelled: bool) -> None:
         import xgrammar
 
-        prefixes = {TokenClass.TEXT: b"", TokenClass.CONTROL: marker_prefix}
-        pieces = [
+        prefixes = {TokenClass.TEXT: b"", TokenClass.CONTROL: b"" if spelled else _UNMATCHABLE}
+        self._pieces = [
             prefixes[kind] + domain.token_bytes(token) if (kind := domain.token_class(token)) in prefixes else b""
             for token in range(domain.vocab_size)
         ]
-        index = xgrammar.TokenizerInfo(pieces, xgrammar.VocabType.RAW, vocab_size=domain.vocab_size, stop_token_ids=[])
-        self.cached = xgrammar.GrammarCompiler(index, max_threads=1, cache_limit_bytes=cache_bytes)
-        self.rehearsal = Rehearsal(domain, pieces)
-        self.generable = domain.generable_bits
-        self.uncached = xgrammar.GrammarCompiler(index, max_threads=1, cache_enabled=False)
+        self._domain = domain
+        self._cache_bytes = cache_bytes
+        self._lock = threading.Lock()
+        self._rehearsal: Rehearsal | None = None
+        self.index = xgrammar.TokenizerInfo(
+            self._pieces, xgrammar.VocabType.RAW, vocab_size=domain.vocab_size, stop_token_ids=[]
+        )
+
+    def rehearsal(self) -> Rehearsal:
+        """The small vocabularies."""
+        with budget.uncharged(), self._lock:
+            if self._rehearsal is None:
+                self._rehearsal = Rehearsal(self._domain, self._pieces)
+            return self._rehearsal
+
+    @cached_property
+    def cached(self) -> Any:
+        """The compiler that knows rules again."""
+        import xgrammar
+
+        return xgrammar.GrammarCompiler(self.index, max_threads=1, cache_limit_bytes=self._cache_bytes)
+
+    @cached_property
+    def uncached(self) -> Any:
+        """The compiler that does not."""
+        import xgrammar
+
+        return xgrammar.GrammarCompiler(self.index, max_threads=1, cache_enabled=False)
 
 
 class _Compiled:

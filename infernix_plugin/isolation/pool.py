@@ -1,0 +1,246 @@
+"""Workers, and who gets one when.
+
+Every job begins in a *short* place and has it for :data:`SHORT_SECONDS`, which is enough for nearly every constraint. A
+longer one goes on in a *long* place, at the lowest priority. If none is free it is ended, and begins again when one is:
+so that nobody with an ordinary constraint waits for those that take seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+
+import infernix_plugin
+from infernix_plugin.isolation import frames
+
+SHORT_SECONDS = 0.2
+LONG_NICENESS = 19
+"""Of a worker in a long place: any other process of the machine goes first."""
+GRACE_SECONDS = 1.0
+"""A worker looks at its own clock; so much later, it is ended from outside."""
+HELLO_SECONDS = 120.0
+"""In this time a nursery must have read the vocabulary."""
+
+
+class OutOfTime(Exception):
+    """A job took longer than it may."""
+
+
+class Crash(Exception):
+    """A worker ended in the middle of a job."""
+
+
+class NoWorkers(Exception):
+    """There is no process to work in."""
+
+
+class Pool:
+    """The workers of one vocabulary. Thread-safe; started on first use."""
+
+    def __init__(self, setup: Sequence[bytes], *, places: int, seconds: float) -> None:
+        """Describe them.
+
+        Args:
+            setup: the first message to the nursery.
+            places: short ones, and as many long ones.
+            seconds: wall time of a job.
+        """
+        self._setup = setup
+        self._seconds = seconds
+        self._short = threading.BoundedSemaphore(places)
+        self._long = threading.BoundedSemaphore(places)
+        self._lock = threading.Lock()
+        self._nursery: _Nursery | None = None
+        self._idle: list[_Worker] = []
+
+    def start(self) -> None:
+        """Start the nursery, unless there is one.
+
+        Raises:
+            NoWorkers: it cannot be started.
+        """
+        with self._lock:
+            self._started()
+
+    def run(self, request: Sequence[bytes]) -> list[bytes]:
+        """Let a worker answer.
+
+        Raises:
+            OutOfTime: it took longer than ``seconds``, and a moment of grace.
+            Crash: the worker ended.
+            NoWorkers: there is none.
+        """
+        with self._short:
+            worker = self._worker()
+            began = worker.begin(request)
+            if worker.answers(SHORT_SECONDS):
+                answer = worker.answer()
+                self._put_back(worker)
+                return answer
+            has_place = self._long.acquire(blocking=False)
+            if not has_place:
+                worker.end()
+        if not has_place:
+            self._long.acquire()
+            worker = self._worker()
+            began = worker.begin(request)
+        try:
+            worker.give_way()
+            if not worker.answers(began + self._seconds + GRACE_SECONDS - monotonic()):
+                raise OutOfTime
+            return worker.answer()
+        finally:
+            worker.end()  # nobody may raise its priority again
+            self._long.release()
+
+    def close(self) -> None:
+        """End all processes. One that is asked for later is started again."""
+        if self._nursery is not None:
+            self._give_up(self._nursery)
+
+    def _worker(self) -> _Worker:
+        while True:
+            with self._lock:
+                nursery = self._started()
+                worker = self._idle.pop() if self._idle else nursery.worker()
+                if not self._idle:
+                    self._idle.append(nursery.worker())  # forked by the time that it is needed
+            try:
+                worker.meet()
+            except OSError:
+                worker.end()
+                self._give_up(nursery)
+                raise NoWorkers("the process that workers are forked from has ended") from None
+            if not worker.answers(0):
+                return worker
+            worker.end()  # it has ended while it was idle
+
+    def _give_up(self, nursery: _Nursery) -> None:
+        with self._lock:
+            if self._nursery is nursery:
+                self._nursery = None
+                idle, self._idle = self._idle, []
+                for worker in idle:
+                    worker.end()
+                nursery.close()
+
+    def _put_back(self, worker: _Worker) -> None:
+        with self._lock:
+            self._idle.append(worker)
+
+    def _started(self) -> _Nursery:
+        if self._nursery is None:
+            try:
+                self._nursery = _Nursery(self._setup)
+            except OSError as error:
+                raise NoWorkers(f"a process cannot be started: {error}") from None
+        return self._nursery
+
+
+class _Nursery:
+    """The process that workers are forked from."""
+
+    def __init__(self, setup: Sequence[bytes]) -> None:
+        self._orders, theirs = socket.socketpair()
+        reading, self._lifeline = os.pipe()
+        with theirs:
+            place = str(Path(infernix_plugin.__file__).parents[1])
+            path = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
+            module = "infernix_plugin.isolation.nursery"
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", module, str(theirs.fileno()), str(reading)],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), reading),
+                    env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                )
+            finally:
+                os.close(reading)
+        frames.send(self._orders, setup)
+
+    def worker(self) -> _Worker:
+        """Order a worker; it exists some milliseconds later."""
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.suppress(OSError):  # then nobody will answer
+            socket.send_fds(self._orders, [b"w"], [theirs.fileno()])
+        return _Worker(ours)
+
+    def close(self) -> None:
+        """End it, and its workers with it."""
+        self._orders.close()
+        os.close(self._lifeline)
+        self._process.kill()
+        self._process.wait()
+
+
+class _Worker:
+    """One process that answers one request after the other."""
+
+    def __init__(self, orders: socket.socket) -> None:
+        self._orders = orders
+        self._process: int | None = None
+
+    def meet(self) -> None:
+        """Wait until it exists.
+
+        Raises:
+            OSError: it does not.
+        """
+        if self._process is None:
+            if not frames.arrives(self._orders, HELLO_SECONDS):
+                raise ConnectionError("nobody answers")
+            (pid,) = frames.receive(self._orders)
+            self._process = os.pidfd_open(int(pid))
+            self._pid = int(pid)
+
+    def begin(self, request: Sequence[bytes]) -> float:
+        """Hand it a request; return the time.
+
+        Raises:
+            Crash: it has ended.
+        """
+        began = monotonic()
+        try:
+            frames.send(self._orders, request)
+        except OSError:
+            self.end()
+            raise Crash from None
+        return began
+
+    def answers(self, seconds: float) -> bool:
+        """Whether it has answered or ended within so many seconds."""
+        return frames.arrives(self._orders, seconds)
+
+    def answer(self) -> list[bytes]:
+        """Its answer.
+
+        Raises:
+            Crash: it has ended.
+        """
+        try:
+            return frames.receive(self._orders)
+        except OSError:
+            self.end()
+            raise Crash from None
+
+    def give_way(self) -> None:
+        """Lower the priority of its work, for good."""
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self._pid, LONG_NICENESS)
+
+    def end(self) -> None:
+        """End it, whatever it is doing."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            os.close(self._process)
+            self._process = None
+        self._orders.close()

@@ -1,0 +1,372 @@
+"""Compiles in processes of their own: the same results, and what is too much ends alone."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infernix_plugin import ConstraintCompiler, ConstraintError, MaskState, OutputConstraint, TokenDomain
+from infernix_plugin.framing.phases import Framing
+from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
+from infernix_plugin.grammar.budget import CompileCrash, CompileTimeout
+from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.isolation import pool as pools
+from infernix_plugin.isolation.nursery import Setup
+from infernix_plugin.isolation.planner import IsolatedPlanner
+from infernix_plugin.isolation.pool import Crash, NoWorkers, OutOfTime, Pool
+from infernix_plugin.matching import CompiledGrammar
+from infernix_plugin.matching.plan import Job
+from tests.hostile.corpus import FAMILIES
+
+PATIENCE = 120
+MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<end>")
+PIECES = [*(bytes([byte]) for byte in range(256)), b"ab", b'{"', b'":', b'", "', b"\n\n", b"</"]
+PIECES += [marker.encode() for marker in MARKERS]
+CONTROL = {marker: PIECES.index(marker.encode()) for marker in MARKERS}
+DOMAIN = TokenDomain(PIECES, control=CONTROL, stop=[CONTROL["<end>"]], vocab_size=len(PIECES) + 5)
+THINKING = Framing(thinking=True, close_id=CONTROL["</think>"])
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "maxLength": 9}, "b": {"type": "array", "uniqueItems": True}},
+    "required": ["a"],
+}
+FREE = ToolContract(
+    (Tool("f"), Tool("g", json.dumps(SCHEMA), strict=True)), CallChoice.REQUIRED, frozenset({"f", "g"}), parallel=False
+)
+
+
+def planner_for(compiler: ConstraintCompiler, setup: Setup, places: int) -> IsolatedPlanner:
+    made: list[IsolatedPlanner] = []
+
+    def make(engines, local):
+        made.append(IsolatedPlanner(setup, compiler.domain, engines, local, places))
+        return made[0]
+
+    compiler.plan_with(make, 64)
+    return made[0]
+
+
+def setup_of(seconds: float = 60.0, memory: int = 1 << 30) -> Setup:
+    return Setup(GrammarOptions(), 16 << 20, seconds, memory)
+
+
+@pytest.fixture(scope="module")
+def isolated() -> Iterator[ConstraintCompiler]:
+    compiler = ConstraintCompiler(DOMAIN)
+    planner = planner_for(compiler, setup_of(), 2)
+    yield compiler
+    planner.pool.close()
+
+
+@pytest.fixture(scope="module")
+def direct() -> ConstraintCompiler:
+    return ConstraintCompiler(DOMAIN, max_compile_seconds=60.0)
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    """One place of each kind, and at most a second."""
+    compiler = ConstraintCompiler(DOMAIN)
+    planner = planner_for(compiler, setup_of(1.0), 1)
+    yield planner.pool
+    planner.pool.close()
+
+
+def described(compiler: ConstraintCompiler, job: Job) -> object:
+    """Everything that can be told of a compiled grammar, masks along a walk included; or of the refusal."""
+    try:
+        compiled = compiler.build(job)
+    except ConstraintError as error:
+        return type(error), error.message, error.location, error.hint
+    return compiled.engine, compiled.grammar_text(), compiled.remarks, walk(compiled)
+
+
+def walk(compiled: CompiledGrammar) -> list[bytes]:
+    rng, row, masks = random.Random(0), np.zeros(DOMAIN.mask_words, dtype=np.int32), []
+    session = compiled.session()
+    for _ in range(30):
+        state = session.fill_mask(row)
+        masks.append(row.tobytes())
+        if state is not MaskState.READY:
+            break
+        token = rng.choice(np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist())
+        assert session.accept(token)
+        if session.terminated:
+            break
+    return masks
+
+
+JOBS = {
+    "regex": Job(OutputConstraint.regex("[a-c]{2,5}x?")),
+    "a regex with a mistake": Job(OutputConstraint.regex("a(b")),
+    "choice": Job(OutputConstraint.choice(["ab", "a\0", "\u20ac"])),
+    "no choice": Job(OutputConstraint.choice([])),
+    "any object": Job(OutputConstraint.json_object()),
+    "schema": Job(OutputConstraint.json_schema(SCHEMA)),
+    "schema behind reasoning": Job(OutputConstraint.json_schema(SCHEMA), framing=THINKING),
+    "a mistake in a schema": Job(OutputConstraint.json_schema('{"properties": {"a": {"type": "strin"}}}')),
+    "a keyword that is not enforced": Job(
+        OutputConstraint.json_schema('{"minProperties": 9, "properties": {"a": {}}}')
+    ),
+    "half a character": Job(OutputConstraint.json_schema('{"const": "\\ud800"}')),
+    "half a character as such": Job(OutputConstraint.regex("a\ud800")),
+    "recursion": Job(OutputConstraint.grammar('root ::= "(" root ")" | [a-z]+ | Token(256)')),
+    "useless rules": Job(OutputConstraint.grammar('root ::= "(" root ")" | a | "x"\na ::= a "b"')),
+    "a mistake in a grammar": Job(OutputConstraint.grammar('root ::= "a"\nb ::= (')),
+    "a control token in a grammar": Job(OutputConstraint.grammar(f"root ::= Token({CONTROL['<think>']})")),
+    "Lark": Job(OutputConstraint.grammar('start: "(" start ")" | WORD\nWORD: /[a-z]+/')),
+    "calls": Job(contract=FREE),
+    "calls or content behind reasoning": Job(OutputConstraint.regex("[0-9]+"), ToolContract((Tool("f"),)), THINKING),
+    "a custom tool": Job(contract=ToolContract((Tool("c", strict=True, text=OutputConstraint.regex("[ab]+")),))),
+    "a structural tag": Job(structural_tag='{"type": "structural_tag", "format": {"type": "regex", "pattern": "a+"}}'),
+    "no structural tag": Job(structural_tag='{"type": "structural_tag"}'),
+    "fifty thousand words": Job(FAMILIES["choice"]["fifty thousand"]()),
+    "too deep": Job(FAMILIES["schema"]["deep items"]()),
+    "a long chain": Job(FAMILIES["schema"]["a chain of references"]()),
+}
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
+def test_results_are_those_of_the_same_process(isolated, direct, job):
+    assert described(isolated, job) == described(direct, job)
+
+
+def test_what_llguidance_refuses_here_is_planned_for_the_other_engine(isolated, monkeypatch):
+    from infernix_plugin import ConstraintTooLarge
+    from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
+
+    def give_up(*_: object) -> None:
+        raise ConstraintTooLarge("over a limit")
+
+    monkeypatch.setattr(LlguidanceEngine, "made", give_up)
+    assert isolated.build(Job(OutputConstraint.regex("[ab]+c"))).engine == "xgrammar"
+
+
+def request_for(pattern: str) -> list[bytes]:
+    from infernix_plugin.matching import wire
+
+    return list(wire.packed_job(Job(OutputConstraint.regex(pattern)), spare=False))
+
+
+def next_worker(pool: Pool) -> int:
+    """The process that the next request goes to."""
+    try:
+        pool.run(request_for("warm"))
+    except NoWorkers:  # of a nursery that has ended; the next one makes some
+        pool.run(request_for("warm"))
+    return pool._idle[-1]._pid
+
+
+def started(pool: Pool) -> subprocess.Popen[bytes]:
+    """The process that workers are forked from."""
+    pool.start()
+    return pool._nursery._process
+
+
+def hung(pool: Pool, executor: ThreadPoolExecutor, pattern: str) -> tuple[int, Future[list[bytes]]]:
+    """A request whose worker never answers."""
+    worker = next_worker(pool)
+    os.kill(worker, signal.SIGSTOP)
+    return worker, executor.submit(pool.run, request_for(pattern))
+
+
+def long_places(pool: Pool) -> int:
+    """How many are free."""
+    return pool._long._value
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Whether something becomes true in a time that is enough for everything here."""
+    for _ in range(100 * PATIENCE):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as made:
+        yield made
+
+
+def test_out_of_time_is_ended_while_others_go_on(pool, executor):
+    worker, running = hung(pool, executor, "a+")
+    for pattern in ("b+", "c+"):
+        assert pool.run(request_for(pattern))[0] == b"plan"
+    assert isinstance(running.exception(PATIENCE), OutOfTime)
+    assert gone(worker)
+    assert pool.run(request_for("a+"))[0] == b"plan"
+
+
+def test_without_a_long_place_it_begins_again_when_there_is_one(pool, executor, monkeypatch):
+    pool._seconds = PATIENCE
+    first, running = hung(pool, executor, "a+")
+    assert until(lambda: long_places(pool) == 0)
+    second, waiting = hung(pool, executor, "b+")
+    assert gone(second)
+    assert not waiting.done()
+    assert pool.run(request_for("c+"))[0] == b"plan"
+    os.kill(first, signal.SIGKILL)
+    assert isinstance(running.exception(PATIENCE), Crash)
+    assert waiting.result(PATIENCE)[0] == b"plan"
+
+
+def test_a_long_job_has_the_lowest_priority(pool, executor):
+    pool._seconds = PATIENCE
+    worker, running = hung(pool, executor, "a+")
+    assert until(lambda: os.getpriority(os.PRIO_PROCESS, worker) == pools.LONG_NICENESS)
+    os.kill(worker, signal.SIGCONT)
+    assert running.result(PATIENCE)[0] == b"plan"
+    assert gone(worker)  # it could only go on as slowly
+
+
+def test_native_work_ends_with_the_limit():
+    """xgrammar needs minutes for it."""
+    compiler = ConstraintCompiler(DOMAIN)
+    planner = planner_for(compiler, setup_of(0.5), 1)
+    try:
+        with pytest.raises(CompileTimeout, match=r"max_compile_seconds, which is 0\.5"):
+            compiler.compile(OutputConstraint.grammar('root ::= "(" root ")" | ' + "[a-z]+ [0-9]* " * 3000))
+        assert compiler.compile(OutputConstraint.regex("a+")).engine == "llguidance"
+    finally:
+        planner.pool.close()
+
+
+def test_too_much_memory_refuses_that_constraint_alone():
+    compiler = ConstraintCompiler(DOMAIN)
+    planner = planner_for(compiler, setup_of(memory=16 << 20), 1)
+    try:
+        for _ in range(2):  # it is not remembered
+            with pytest.raises(CompileCrash, match=f"max_compile_bytes, which is {16 << 20}|process .* has ended"):
+                compiler.compile(FAMILIES["choice"]["fifty thousand"]())
+        assert compiler.stats().failed == 2
+        assert compiler.compile(OutputConstraint.regex("a+")).engine == "llguidance"
+    finally:
+        planner.pool.close()
+
+
+def test_a_worker_that_crashes_refuses_one_constraint(isolated):
+    pool = isolated._planner.pool
+    worker = next_worker(pool)
+    os.kill(worker, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as executor:
+        running = executor.submit(isolated.compile, OutputConstraint.regex("crash"))
+        assert until(lambda: long_places(pool) == 1)
+        os.kill(worker, signal.SIGKILL)
+        error = running.exception(PATIENCE)
+    assert isinstance(error, CompileCrash)
+    assert error.hint == "Simplify the constraint."
+    assert isolated.compile(OutputConstraint.regex("crash")).engine == "llguidance"
+
+
+def test_a_worker_that_ended_while_idle_costs_nobody_anything(pool):
+    worker = next_worker(pool)
+    os.kill(worker, signal.SIGKILL)
+    assert gone(worker)
+    assert pool.run(request_for("a+"))[0] == b"plan"
+
+
+def test_a_nursery_that_ended_is_started_again():
+    compiler = ConstraintCompiler(DOMAIN)
+    planner = planner_for(compiler, setup_of(), 1)
+    try:
+        ended = started(planner.pool)
+        ended.kill()
+        ended.wait(PATIENCE)
+        for pattern in ("a+", "b+", "c+"):  # until none is left of those that it made
+            worker = next_worker(planner.pool)
+            os.kill(worker, signal.SIGKILL)
+            assert gone(worker)
+            assert compiler.compile(OutputConstraint.regex(pattern)).engine == "llguidance"
+        assert started(planner.pool) is not ended
+    finally:
+        planner.pool.close()
+
+
+def test_without_processes_it_goes_on_here_and_says_so_once(monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    compiler = ConstraintCompiler(DOMAIN)
+    planner_for(compiler, setup_of(), 1)
+    with caplog.at_level(logging.WARNING):
+        for pattern in ("a+", "b+"):
+            assert compiler.compile(OutputConstraint.regex(pattern)).engine == "llguidance"
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "Constraints are compiled inside of this process from now on"
+    ]
+
+
+def test_an_error_of_the_plugin_says_where_and_not_what():
+    from infernix_plugin.errors import InfernixError
+    from infernix_plugin.matching import wire
+
+    try:
+        {}["the client's secret"]
+    except KeyError as error:
+        arrived = wire.unpacked_error(wire.packed_error(error))
+    assert type(arrived) is InfernixError
+    assert "KeyError in test_isolated_compiles.py" in str(arrived)
+    assert "secret" not in str(arrived)
+
+
+PARENT = """
+import os, signal, sys, threading
+from tests.isolation.test_isolated_compiles import *
+compiler = ConstraintCompiler(DOMAIN)
+pool = planner_for(compiler, setup_of(600.0), 1).pool
+worker = next_worker(pool)
+os.kill(worker, signal.SIGSTOP)
+threading.Thread(target=pool.run, args=(request_for("a+"),), daemon=True).start()
+assert until(lambda: long_places(pool) == 0)
+os.kill(worker, signal.SIGCONT) if sys.argv[1] == "running" else None
+print(pool._nursery._process.pid, worker, *(each._pid for each in pool._idle if each._process), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_nothing_outlives_a_server_that_is_killed():
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, "running"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        text=True,
+    )
+    processes = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(processes) >= 2
+    parent.kill()
+    parent.wait(PATIENCE)
+    assert all(gone(pid) for pid in processes)
+
+
+def test_close_ends_all(pool):
+    worker = next_worker(pool)
+    nursery = pool._nursery._process.pid
+    pool.close()
+    assert gone(worker)
+    assert gone(nursery)
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends soon."""
+    return until(lambda: not is_alive(pid))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
