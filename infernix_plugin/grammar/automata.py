@@ -266,7 +266,7 @@ class _Numbering(Generic[Key]):
         if number == len(self.values):
             if number == self._limit:
                 raise ConstraintTooLarge(
-                    f"The automaton has more states than the limit max_automaton_states = {self._limit}",
+                    f"The automaton has more than {self._limit} states",
                     hint="Use smaller counts, or fewer and simpler conditions on one string.",
                 )
             self.values.append(value)

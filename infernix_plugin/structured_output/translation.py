@@ -8,6 +8,7 @@ from typing import Any
 from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, InvalidSchema
 from infernix_plugin.grammar import lark
+from infernix_plugin.grammar.choice import check_number
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.structured_output import framed_output, structural_tag
@@ -33,6 +34,7 @@ def asked_of(params: Any) -> Asked:
 
     Raises:
         ConflictingConstraints: an option that this plugin would have to ignore.
+        ConstraintTooLarge: more choices than ``max_choices``.
         InvalidSchema, InvalidGrammar: the value is empty, so that it is no constraint at all.
     """
     _refuse_ignored_options(params)
@@ -47,6 +49,7 @@ def asked_of(params: Any) -> Asked:
     if params.regex is not None:
         return OutputConstraint.regex(params.regex)
     if params.choice is not None:
+        check_number(params.choice, settings.current().grammar_options())
         return OutputConstraint.choice(params.choice)
     if params.grammar is not None:
         return grammar_of(params.grammar)

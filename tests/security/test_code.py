@@ -27,6 +27,22 @@ REACHES_OUT = {
     ),
     *("subprocess", "multiprocessing", "ctypes", "os", "shutil", "tempfile", "urllib.request", "importlib"),
 }
+SHARES = {
+    *("tempfile", "socket", "multiprocessing", "shutil", "subprocess", "fcntl", "mmap", "dbm", "sqlite3", "ctypes"),
+    *("os.environ", "os.getenv"),
+}
+"""What processes share on one machine only; a worker on another machine has neither the files nor the variables."""
+COMMANDS = ("entrypoints/cli.py", "entrypoints/demo/", "model_executor/demo_model.py", "model_executor/tiny/")
+"""What runs on an operator's terminal, and in no server."""
+CHILDREN = "isolation/"
+"""The processes that compile for a server: its own children, on sockets that they are born with."""
+READS_VARIABLES = {
+    "settings.py": "where an engine is configured",
+    "entrypoints/model_name.py": "of vLLM, where a server starts",
+    "seams/versions.py": "INFERNIX_DISABLE, whether the plugin is there at all; processes compare that",
+}
+UNSAFE_FLAGS = {"shell", "allow_pickle", "trust_remote_code"}
+UNSAFE_CALLS = {"os.system", "os.popen", "torch.load", "builtins.eval", "builtins.exec", "builtins.compile"}
 LANGUAGE_SIDE = ("grammar", "matching", "framing", "structured_output", "observation")
 ALLOWED = {
     # The one file that reads a tokenizer from a directory which the operator names.
@@ -47,8 +63,12 @@ def faults_in(tree, name, language_side):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RUNS_TEXT:
             yield f"{name}:{node.lineno} calls {node.func.id}"
-        if isinstance(node, ast.keyword) and node.arg == "shell" and getattr(node.value, "value", True):
-            yield f"{name}:{node.value.lineno} uses a shell"
+        if isinstance(node, ast.keyword) and node.arg in UNSAFE_FLAGS and getattr(node.value, "value", True):
+            yield f"{name}:{node.value.lineno} sets {node.arg}"
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in UNSAFE_CALLS:
+            yield f"{name}:{node.lineno} uses {ast.unparse(node)}"
+        if isinstance(node, ast.Name) and node.id == "__builtins__":
+            yield f"{name}:{node.lineno} uses {node.id}"
         for module in modules_of(node):
             forbidden = UNPICKLES | (REACHES_OUT if language_side else set())
             parts = module.split(".")
@@ -77,6 +97,12 @@ def test_no_file_does(path):
         "from urllib import request",
         "import socket",
         "import subprocess\nsubprocess.run('ls', shell=True)",
+        "import numpy\nnumpy.load('x', allow_pickle=True)",
+        "AutoTokenizer.from_pretrained('x', trust_remote_code=flag)",
+        "torch.load('x')",
+        "import builtins\nbuiltins.exec('1')",
+        "import os\nos.system('ls')",
+        "__builtins__['eval']('1')",
     ],
 )
 def test_the_check_sees(text):
@@ -84,3 +110,27 @@ def test_the_check_sees(text):
     assert not list(
         faults_in(ast.parse("import re, json\nfrom urllib.parse import unquote\nre.compile('a')"), "x", True)
     )
+
+
+def sharing_in(tree, name):
+    for node in ast.walk(tree):
+        found = {ast.unparse(node)} if isinstance(node, ast.Attribute) else set(modules_of(node))
+        for what in found & SHARES:
+            if not (what.startswith("os.") and name in READS_VARIABLES):
+                yield f"{name}:{node.lineno} uses {what}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_server_shares_nothing_by_files_or_variables(path):
+    name = str(path.relative_to(PACKAGE))
+    if not name.startswith((*COMMANDS, CHILDREN)):
+        assert list(sharing_in(ast.parse(path.read_text(encoding="utf-8")), name)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import tempfile", "from multiprocessing import shared_memory", "import os\nos.environ['X']", "import fcntl"],
+)
+def test_the_check_sees_what_is_shared(text):
+    assert list(sharing_in(ast.parse(text), "seams/x.py"))
+    assert not list(sharing_in(ast.parse("import os\nos.environ['X']"), "settings.py"))

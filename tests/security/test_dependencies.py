@@ -21,7 +21,10 @@ def name_of(requirement):
 RUN = {name_of(requirement) for requirement in PROJECT["dependencies"]}
 EXTRAS = {name_of(one) for listed in PROJECT["optional-dependencies"].values() for one in listed}
 PERMISSIVE = re.compile(
-    r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|ISC|Unlicense|CC0)\b|matplotlib versions", re.I
+    r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|ISC|Unlicense|CC0)\b|matplotlib versions"
+    # How the text of the MIT licence begins.
+    r"|Permission is hereby granted, free of charge",
+    re.I,
 )
 COPYLEFT = re.compile(r"\b(A?GPL|SSPL|BUSL|Commons Clause)\b|Affero|GNU General", re.I)
 WEAK_COPYLEFT = {"hypothesis": "MPL-2.0, a tool of the tests that is not distributed"}
@@ -33,6 +36,7 @@ FROM_VLLM = {
     "safetensors",
     "huggingface-hub",
     "prometheus-client",
+    "msgspec",
     "openai",
     "triton",
     "gguf",
@@ -51,10 +55,11 @@ def licence_of(name):
     said = " | ".join(text for text in listed if text and (not text.count("::") or text.startswith("License")))
     if said:
         return said
-    texts = [one for one in found.files or () if re.match(r"(LICEN[CS]E|COPYING)", one.name)]
-    return " | ".join(
-        " ".join(one.locate().read_text(encoding="utf-8", errors="replace")[:400].split()) for one in texts
-    )
+    texts = [
+        one for one in found.files or () if re.match(r"[^/]+\.dist-info/(licenses/)?(LICEN[CS]E|COPYING)", str(one))
+    ]
+    begun = (one.locate().read_text(encoding="utf-8", errors="replace")[:400] for one in texts)
+    return " | ".join(" ".join(text.split()) for text in begun)
 
 
 def needed_by(names):

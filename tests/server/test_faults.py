@@ -22,7 +22,7 @@ from tests.server.exploding import MESSAGE
 pytestmark = pytest.mark.server
 
 ROOT = Path(__file__).parents[2]
-CACHE_BYTES = 64 << 10
+CACHE_BYTES = 512 << 10
 ASK = [{"role": "user", "content": "q"}]
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 LONG = {"regex": "[a-z]{300,400}"}
