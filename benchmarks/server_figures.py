@@ -1,75 +1,75 @@
-"""Figures of the metrics that a :class:`~benchmarks.server_watch.ServerWatch` sampled, like those of the dashboard."""
+"""Every panel of the dashboard over the metrics that a :class:`~benchmarks.server_watch.ServerWatch` sampled.
+
+Below them, the memory of the processes, which is no metric.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.dashboard import History, panels
 from benchmarks.server_watch import MIB, Watched
 
-WINDOW = 10
-"""Samples over which a rate is taken."""
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DASHBOARD = Path(__file__).parents[1] / "docs" / "grafana-dashboard.json"
+WINDOW = 20.0
+"""Seconds over which a rate is taken."""
+COLUMNS = 3
+UNITS = {
+    "reqps": ("a second", 1.0),
+    "s": ("milliseconds", 1e3),
+    "percentunit": ("percent", 100.0),
+    "Bps": ("MiB a second", 1 / MIB),
+    "bytes": ("MiB", 1 / MIB),
+    "short": ("", 1.0),
+}
+"""Grafana's units: what stands beside the axis, and the factor of the values."""
 
 
 def draw(watched: Watched, path: Path) -> None:
-    """Draw the figures into a PNG file."""
+    """Draw the panels into a PNG file."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(3, 2, figsize=(12, 10), layout="constrained", dpi=80)
-    for axis, (title, lines) in zip(axes.flat, _panels(watched), strict=True):
-        axis.set_title(title)
-        axis.set_xlabel("seconds")
-        for label, at, values in lines:
-            axis.plot(at, values, label=label)
-        axis.set_ylim(bottom=0)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize="small")
+    history = History(watched.seconds, watched.metrics, WINDOW)
+    shown = panels(DASHBOARD)
+    rows = -(-len(shown) // COLUMNS) + 1
+    figure = pyplot.figure(figsize=(17, 3.6 * rows), layout="constrained", dpi=75)
+    grid = figure.add_gridspec(rows, COLUMNS)
+    for place, panel in enumerate(shown):
+        axis = figure.add_subplot(grid[place // COLUMNS, place % COLUMNS])
+        unit, factor = UNITS[panel.unit]
+        lines = {
+            name: values for query, legend in panel.queries for name, values in history.series(query, legend).items()
+        }
+        for name, values in lines.items():
+            axis.plot(history.seconds, values * factor, label=name, linewidth=1.2)
+        _finish(axis, panel.title, unit, history.seconds[-1])
+    axis = figure.add_subplot(grid[rows - 1, :])
+    for name in sorted(watched.parts[-1]):
+        sizes = np.array([part.get(name, np.nan) for part in watched.parts]) / MIB
+        axis.plot(history.seconds, sizes, label=name)
+    _finish(axis, "Resident memory of the processes (not on the dashboard)", "MiB", history.seconds[-1])
+    axis.set_xlabel("seconds since the start of the load")
     figure.savefig(path)
     pyplot.close(figure)
 
 
-Line = tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]
-
-
-def _panels(watched: Watched) -> Iterator[tuple[str, list[Line]]]:
-    at = np.array(watched.seconds)
-
-    def now(name: str, **labels: str) -> npt.NDArray[np.float64]:
-        return np.array(watched.series(name, **labels))
-
-    def rate(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        return (values[WINDOW:] - values[:-WINDOW]) / (at[WINDOW:] - at[:-WINDOW])
-
-    def rates(name: str, label: str, **fixed: str) -> list[Line]:
-        words = sorted(
-            {dict(labels)[label] for samples in watched.metrics for found, labels in samples if found == name}
-        )
-        return [(word, at[WINDOW:], rate(now(name, **{label: word}, **fixed))) for word in words]
-
-    yield "Constrained outputs a second, by outcome", rates("infernix_requests_total", "outcome")
-    yield "Grammars of the engine core a second", rates("infernix_prepare_seconds_count", "cache", process="engine")
-    yield "Refused with HTTP 400, a second", rates("infernix_refusals_total", "error")
-    positions = rate(now("infernix_mask_positions_total"))
-    seconds = [
-        (label, at[WINDOW:], 1e6 * rate(now(name)) / np.maximum(positions, 1e-9))
-        for label, name in (
-            ("masks and lookahead", "infernix_mask_seconds_total"),
-            ("commits", "infernix_accept_seconds_total"),
-        )
-    ]
-    yield "Microseconds for each mask position", seconds
-    caches = [
-        (label, at, now(name) / MIB)
-        for label, name in (
-            ("engine core", "infernix_engine_cache_bytes"),
-            ("API server", "infernix_api_cache_bytes"),
-        )
-    ]
-    yield "Compiled grammars, MiB", caches
-    yield "Memory of all processes, MiB", [("resident", at, np.array(watched.resident) / MIB)]
+def _finish(axis: Axes, title: str, unit: str, seconds: float) -> None:
+    axis.set_title(title, fontsize=11)
+    axis.set_ylabel(unit)
+    axis.set_xlim(0, seconds)
+    highest = np.nanmax([1e-9, *(np.nanmax(line.get_ydata(), initial=0.0) for line in axis.get_lines())])
+    axis.set_ylim(-0.02 * highest, 1.35 * highest)  # room for the legend, and zero off the frame
+    axis.grid(alpha=0.3)
+    if axis.get_lines():
+        axis.legend(fontsize=8, ncols=3, loc="upper left")
+    else:
+        axis.text(0.5, 0.5, "nothing", transform=axis.transAxes, ha="center", color="grey")

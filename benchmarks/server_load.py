@@ -16,11 +16,18 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from openai import APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
+from anthropic import AsyncAnthropic
+from jsonschema import Draft202012Validator
+from openai import DEFAULT_CONNECTION_LIMITS, APIStatusError, AsyncOpenAI, DefaultAsyncHttpxClient
 
+from benchmarks import server_streams
+from benchmarks.server_streams import Answer, Streamed
 from tests.oracles.soak_languages import SOAK_LANGUAGES, SoakLanguage
 
 MAX_TOKENS = 200
+REFUSED = 400
+LIMITS = type(DEFAULT_CONNECTION_LIMITS)(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=2.0)
+"""vLLM closes a connection that was idle for 5 seconds. A client that keeps one as long may send a request into it."""
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 BAD: tuple[dict[str, Any], ...] = (
     {"regex": "(a"},
@@ -37,6 +44,30 @@ TOO_MUCH: tuple[dict[str, Any], ...] = (
 """Constraints that cost as much as the limits let them: refused or enforced, and nobody else's business."""
 
 
+TOOLS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "book",
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": {"seats": {"type": "integer", "minimum": 1, "maximum": 9}, "row": {"enum": ["a", "b", "c"]}},
+            "required": ["seats", "row"],
+            "additionalProperties": False,
+        },
+    },
+    {
+        "name": "cancel",
+        "strict": True,
+        "parameters": {
+            "type": "object",
+            "properties": {"reason": {"type": "string", "maxLength": 12}, "final": {"type": "boolean"}},
+            "required": ["final"],
+            "additionalProperties": False,
+        },
+    },
+)
+
+
 @dataclass
 class Tally:
     """What a load did, and what was wrong with it."""
@@ -49,6 +80,10 @@ class Tally:
     """Faults that were injected, by kind."""
     lost: int = 0
     """Committed tokens that did not arrive."""
+    due: int = 0
+    """Constrained outputs that the server should have counted, those of clients that left among them."""
+    refused: int = 0
+    """Constraints that were refused with HTTP 400."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -61,17 +96,22 @@ class Load:
         self._source = random.Random(seed)
         self._model = model
         self._stop = stop
-        self._client = AsyncOpenAI(
-            base_url=f"{url}/v1",
-            api_key="none",
-            max_retries=0,
-            timeout=600,
-            http_client=DefaultAsyncHttpxClient(trust_env=False),
-        )
+        options: dict[str, Any] = {
+            "api_key": "none",
+            "max_retries": 0,
+            "timeout": 600,
+            "http_client": DefaultAsyncHttpxClient(trust_env=False, limits=LIMITS),
+        }
+        self._client = AsyncOpenAI(base_url=f"{url}/v1", **options)
+        self._claude = AsyncAnthropic(base_url=url, **options)
         # Every kind of job with its share.
         self._jobs: tuple[tuple[float, str, Callable[[], Awaitable[None]]], ...] = (
-            (0.62, "stream", self._stream),
-            (0.14, "new constraint", self._new_constraint),
+            (0.30, "stream", self._stream),
+            (0.10, "behind reasoning", self._reasoning),
+            (0.10, "call", self._call),
+            (0.08, "Responses", self._responses),
+            (0.08, "Messages", self._messages),
+            (0.10, "new constraint", self._new_constraint),
             (0.08, "free text", self._free),
             (0.07, "client leaves", self._leave),
             (0.05, "bad constraint", self._bad),
@@ -93,11 +133,11 @@ class Load:
             try:
                 await jobs[index]()
             except Exception as error:
-                self.tally.wrong.append(f"{names[index]}: {type(error).__name__}: {error}"[:500])
+                self.tally.wrong.append(f"{names[index]}: {_said(error)}"[:500])
 
     async def _stream(self) -> None:
         language = self._source.choice(SOAK_LANGUAGES)
-        await self._judged(language, language.name, n=self._source.choice((1, 1, 1, 2)))
+        await self._judged(language, language.name, await self._chat(language, n=self._source.choice((1, 1, 1, 2))))
 
     async def _new_constraint(self) -> None:
         """One that nobody had: it is compiled, and pushes others out of the cache."""
@@ -111,30 +151,68 @@ class Load:
             lambda text: any(word.startswith(text) for word in words),
             exact_prefix=True,
         )
-        await self._judged(language, "new choice", n=1)
+        await self._judged(language, "new choice", await self._chat(language))
 
-    async def _judged(self, language: SoakLanguage, name: str, *, n: int) -> None:
-        texts, reasons, records = [""] * n, [""] * n, [None] * n
-        arrived = committed = 0
-        async for chunk in await self._create({language.field: language.value}, n=n):
-            for choice in chunk.choices:
-                texts[choice.index] += choice.delta.content or ""
-                arrived += len(getattr(choice, "token_ids", None) or ())
-                if choice.finish_reason is not None:
-                    reasons[choice.index] = choice.finish_reason
-                    records[choice.index] = getattr(choice, "constraint", None)
-            if chunk.usage is not None:
-                committed = chunk.usage.completion_tokens
-        self.tally.lost += abs(committed - arrived)
-        self.tally.tokens += committed
-        for text, reason, record in zip(texts, reasons, records, strict=True):
-            self.tally.outputs += 1
-            self.tally.ended[name] += 1
-            if complaint := _complaint(language, text, reason, record):
-                self.tally.wrong.append(f"{language.name}: {complaint}: {reason} {text!r}"[:500])
+    async def _reasoning(self) -> None:
+        """Reasoning that its budget ends, and a constraint behind it."""
+        language = self._source.choice(SOAK_LANGUAGES)
+        body = {"chat_template_kwargs": {"enable_thinking": True}, "thinking_token_budget": 30}
+        await self._judged(language, "behind reasoning", await self._chat(language, body))
+
+    async def _responses(self) -> None:
+        language = self._source.choice(SOAK_LANGUAGES)
+        request = {
+            "input": self._prompt(),
+            "max_output_tokens": MAX_TOKENS,
+            "extra_body": {**NO_THINKING, "structured_outputs": _constraint(language)},
+        }
+        answer = await server_streams.responses(self._client, {**self._common(), **request})
+        await self._judged(language, "Responses", answer)
+
+    async def _messages(self) -> None:
+        language = self._source.choice(SOAK_LANGUAGES)
+        request: dict[str, Any] = {
+            "messages": [{"role": "user", "content": self._prompt()}],
+            "max_tokens": MAX_TOKENS,
+            "extra_body": {"thinking": {"type": "disabled"}, "structured_outputs": _constraint(language)},
+        }
+        common = self._common()
+        request["extra_body"]["temperature"] = common.pop("temperature")  # this client has no word for it
+        answer = await server_streams.messages(self._claude, {**common, **request})
+        await self._judged(language, "Messages", answer)
+
+    async def _call(self) -> None:
+        """A forced call of one of two tools."""
+        fields = {
+            "tools": [{"type": "function", "function": tool} for tool in TOOLS],
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+        }
+        answer = await server_streams.chat(self._client, self._request(None, NO_THINKING, **fields))
+        self._count(answer, "call")
+        for output in answer.outputs:
+            if complaint := complaint_of_call(output):
+                self.tally.wrong.append(f"call: {complaint}: {output}"[:500])
+
+    async def _chat(self, language: SoakLanguage, body: dict[str, Any] = NO_THINKING, *, n: int = 1) -> Answer:
+        return await server_streams.chat(self._client, self._request(_constraint(language), body, n=n))
+
+    async def _judged(self, language: SoakLanguage, name: str, answer: Answer) -> None:
+        self._count(answer, name)
+        for output in answer.outputs:
+            if complaint := complaint_of(language, output):
+                self.tally.wrong.append(f"{name}: {language.name}: {complaint}: {output}"[:500])
+
+    def _count(self, answer: Answer, name: str) -> None:
+        if answer.arrived is not None:
+            self.tally.lost += abs(answer.tokens - answer.arrived)
+        self.tally.tokens += answer.tokens
+        self.tally.outputs += len(answer.outputs)
+        self.tally.due += len(answer.outputs)
+        self.tally.ended[name] += len(answer.outputs)
 
     async def _free(self) -> None:
-        async for chunk in await self._create(None, max_tokens=30):
+        async for chunk in await self._client.chat.completions.create(**self._request(None, max_tokens=30)):
             for choice in chunk.choices:
                 if choice.finish_reason is not None and hasattr(choice, "constraint"):
                     self.tally.wrong.append("free text has a record of a constraint")
@@ -145,7 +223,7 @@ class Load:
         """The client goes away in the middle; what it has read until then was right."""
         language = self._source.choice(SOAK_LANGUAGES)
         wanted, text = self._source.randrange(1, 12), ""
-        stream = await self._create({language.field: language.value})
+        stream = await self._client.chat.completions.create(**self._request(_constraint(language)))
         async for chunk in stream:
             for choice in chunk.choices:
                 text += choice.delta.content or ""
@@ -154,6 +232,7 @@ class Load:
                 break
         await stream.close()
         self.tally.faults["client left"] += 1
+        self.tally.due += 1
         begins = text.rstrip("\ufffd")
         if not (language.prefix(begins) or language.member(text)):
             self.tally.wrong.append(f"{language.name}: before the client left: {text!r}"[:500])
@@ -172,39 +251,91 @@ class Load:
 
     async def _refused(self, structured: dict[str, Any], statuses: set[int], name: str) -> None:
         self.tally.faults[name] += 1
+        request = self._request(structured, max_tokens=20, stream=False)
+        del request["stream_options"]
         try:
-            await self._create(structured, stream=False, max_tokens=20)
+            await self._client.chat.completions.create(**request)
             status = 200
         except APIStatusError as error:
             status = error.status_code
+        if status == REFUSED:
+            self.tally.refused += 1
+        else:
+            self.tally.due += 1
         if status not in statuses:
             self.tally.wrong.append(f"{name}: {structured} ended with {status}"[:500])
 
-    async def _create(self, structured: dict[str, Any] | None, **fields: Any) -> Any:
-        body = {**NO_THINKING, "return_token_ids": True}
-        if structured is not None:
-            body["structured_outputs"] = structured
-        if fields.setdefault("stream", True):
-            fields["stream_options"] = {"include_usage": True}
-        return await self._client.chat.completions.create(
-            model=self._model,
-            messages=[{"role": "user", "content": f"Write something: {self._source.random()}"}],
-            max_tokens=fields.pop("max_tokens", MAX_TOKENS),
-            temperature=self._source.choice((0.7, 1.0, 1.3)),
-            extra_body=body,
+    def _request(
+        self, structured: dict[str, Any] | None, body: dict[str, Any] = NO_THINKING, **fields: Any
+    ) -> dict[str, Any]:
+        """A streamed Chat request with these fields."""
+        constraint = {} if structured is None else {"structured_outputs": structured}
+        return {
+            **self._common(),
+            "messages": [{"role": "user", "content": self._prompt()}],
+            "max_tokens": MAX_TOKENS,
+            "stream_options": {"include_usage": True},
+            "extra_body": {**body, **constraint, "return_token_ids": True},
             **fields,
-        )
+        }
+
+    def _common(self) -> dict[str, Any]:
+        return {"model": self._model, "stream": True, "temperature": self._source.choice((0.7, 1.0, 1.3))}
+
+    def _prompt(self) -> str:
+        return f"Write something: {self._source.random()}"
 
 
-def _complaint(language: SoakLanguage, text: str, reason: str, record: dict[str, Any] | None) -> str | None:
-    """What is wrong with one output, if anything."""
+def _constraint(language: SoakLanguage) -> dict[str, Any]:
+    return {language.field: language.value}
+
+
+def _said(error: BaseException) -> str:
+    """An error with its causes: a client's own words say little of what happened to its connection."""
+    causes = []
+    cause: BaseException | None = error
+    while cause is not None:
+        causes.append(f"{type(cause).__name__}: {cause}")
+        cause = cause.__cause__
+    return " < ".join(causes)
+
+
+def complaint_of_call(output: Streamed) -> str | None:
+    """What is wrong with a forced call, if anything."""
+    record = output.record
     if record is None:
         return "no record"
-    if reason == "stop":
+    if output.text:
+        return "text beside a forced call"
+    if record["kind"] != "tools":
+        return f"the record is {record}"
+    if output.reason == "length":
+        return "it did not end by itself" if record["terminated"] else None
+    if output.reason != "tool_calls" or len(output.calls) != 1:
+        return "a strange end"
+    ((name, arguments),) = output.calls
+    tool = next((tool for tool in TOOLS if tool["name"] == name), None)
+    try:
+        legal = tool is not None and Draft202012Validator(tool["parameters"]).is_valid(json.loads(arguments))
+    except ValueError:
+        legal = False
+    if not legal:
+        return "arguments that the tool does not take"
+    ended = record["complete"] and record["terminated"] and record["branch"] == "tools"
+    return None if ended else f"the record is {record}"
+
+
+def complaint_of(language: SoakLanguage, output: Streamed) -> str | None:
+    """What is wrong with one output, if anything."""
+    text, record = output.text, output.record
+    if record is None:
+        return "no record"
+    if output.reason == "stop":
         if not language.member(text):
             return "not in the language"
-        return None if record["complete"] and record["terminated"] else f"the record is {record}"
-    if reason != "length":
+        ended = record["complete"] and record["terminated"] and record["branch"] == "content"
+        return None if ended else f"the record is {record}"
+    if output.reason != "length":
         return "a strange end"
     if not language.prefix(text.rstrip("\ufffd")):
         return "does not begin anything in the language"

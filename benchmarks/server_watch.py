@@ -16,6 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from infernix_plugin.entrypoints.demo.server import ServerProcess
 
 MIB = 1 << 20
+PROCESSES = {
+    "vllm": "API server",
+    "VLLM::APIServer": "API server",
+    "VLLM::EngineCor": "engine core",
+    "VLLM::Worker": "worker",
+}
+"""What the processes of a server are, by the names that the kernel has of them, which are short."""
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 """Values by metric name and labels."""
 
@@ -92,14 +99,14 @@ def our_metrics(server: ServerProcess) -> Samples:
 
 
 def resident_bytes(session: int) -> dict[str, int]:
-    """Return the resident memory of the processes of a session by their names, in bytes. Shared pages count in each."""
+    """Return the resident bytes of the processes of a session by what they are. Shared pages count in each."""
     page, sizes = os.sysconf("SC_PAGE_SIZE"), Counter[str]()
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             name, _, rest = status.read_text(encoding="ascii", errors="replace").partition("(")[2].rpartition(")")
             fields = rest.split()
             if int(fields[3]) == session:
-                sizes[name] += int(fields[21]) * page
+                sizes[PROCESSES.get(name, name)] += int(fields[21]) * page
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile
     return dict(sizes)

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from benchmarks.server_load import Tally, _complaint
+from benchmarks.server_load import Tally, complaint_of, complaint_of_call
+from benchmarks.server_streams import Streamed
 from benchmarks.server_watch import Watched, resident_bytes
 from benchmarks.soak_server import Soaked, table
 from tests.oracles.soak_languages import SOAK_LANGUAGES
@@ -37,13 +38,14 @@ def test_own_memory_is_found_by_session():
 
 def test_every_fault_is_a_complaint():
     assert Soaked(Tally(), watched(1), True, []).complaints == []
+    assert Soaked(Tally(), watched(1), True, [], 3).complaints == ["3 outputs or refusals are not in the metrics"]
     assert Soaked(Tally(lost=2), watched(1), True, []).complaints == ["2 tokens were lost"]
     assert Soaked(Tally(wrong=["x"]), watched(1), False, ["ERROR y"]).complaints == ["x", "ERROR y", "the server ended"]
     assert "| **server restarts** | 1 |" in table(Soaked(Tally(), watched(1, 1, 1, 1), False, []), streams=1, seconds=1)
 
 
 DATE = next(language for language in SOAK_LANGUAGES if language.name == "date")
-WHOLE = {"complete": True, "terminated": True}
+WHOLE = {"complete": True, "terminated": True, "branch": "content"}
 
 
 @pytest.mark.parametrize(
@@ -54,12 +56,39 @@ WHOLE = {"complete": True, "terminated": True}
         ("2024-01-31", "length", {"complete": True, "terminated": False}, None),
         ("2024-01-31", "stop", None, "no record"),
         ("2024-13-31", "stop", WHOLE, "not in the language"),
-        ("2024-01-31", "stop", {"complete": True, "terminated": False}, "the record is"),
+        ("2024-01-31", "stop", {**WHOLE, "terminated": False}, "the record is"),
+        ("2024-01-31", "stop", {**WHOLE, "branch": "tools"}, "the record is"),
         ("x", "length", {"complete": False, "terminated": False}, "does not begin anything"),
         ("2024-01-31", "length", WHOLE, "did not end by itself"),
         ("2024-01-31", "abort", WHOLE, "a strange end"),
     ],
 )
 def test_an_output_is_judged_by_its_text_its_end_and_its_record(text, reason, record, complaint):
-    found = _complaint(DATE, text, reason, record)
+    found = complaint_of(DATE, Streamed(text, [], reason, record))
+    assert (found is None) if complaint is None else complaint in found
+
+
+CALLED = {"kind": "tools", "complete": True, "terminated": True, "branch": "tools"}
+LEGAL = ["book", '{"seats": 3, "row": "b"}']
+
+
+@pytest.mark.parametrize(
+    ("output", "complaint"),
+    [
+        (Streamed("", [LEGAL], "tool_calls", CALLED), None),
+        (Streamed("", [LEGAL], "tool_calls", None), "no record"),
+        (Streamed("x", [LEGAL], "tool_calls", CALLED), "text beside"),
+        (Streamed("", [LEGAL, LEGAL], "tool_calls", CALLED), "a strange end"),
+        (Streamed("", [LEGAL], "stop", CALLED), "a strange end"),
+        (Streamed("", [["book", '{"seats": 30, "row": "b"}']], "tool_calls", CALLED), "does not take"),
+        (Streamed("", [["fly", "{}"]], "tool_calls", CALLED), "does not take"),
+        (Streamed("", [["book", "{"]], "tool_calls", CALLED), "does not take"),
+        (Streamed("", [LEGAL], "tool_calls", {**CALLED, "branch": "content"}), "the record is"),
+        (Streamed("", [LEGAL], "tool_calls", {**CALLED, "kind": "regex"}), "the record is"),
+        (Streamed("", [["book", '{"se']], "length", {**CALLED, "complete": False, "terminated": False}), None),
+        (Streamed("", [], "length", CALLED), "did not end by itself"),
+    ],
+)
+def test_a_call_is_judged_too(output, complaint):
+    found = complaint_of_call(output)
     assert (found is None) if complaint is None else complaint in found

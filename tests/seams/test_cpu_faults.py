@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from infernix_plugin.seams import cpu_faults
-from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, torchvision_ops
+from infernix_plugin.seams.cpu_faults import expand_batch, gdn_conv_state, gdn_lone_prompt, torchvision_ops
 from infernix_plugin.seams.cpu_faults.seeded_chunks import untouched_streams
+from infernix_plugin.seams.seam import ORIGINAL
 from infernix_plugin.seams.versions import installed_release
 
 cpu_faults.install_import_repairs()
@@ -72,6 +73,45 @@ def test_expand_upstream_writes_only_int64(dtype: torch.dtype, written: bool) ->
     out = torch.full((3,), -9, dtype=dtype)
     _expand_kernel_impl(out, torch.tensor([5, 7], dtype=dtype), torch.tensor([1, 3], dtype=torch.int32), 0, 0)
     assert out.tolist() == ([5, 7, 7] if written else [-9, -9, -9]), "upstream is repaired: the seam can go"
+
+
+# --- the convolution of a lone token -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", [1, 2])
+@pytest.mark.parametrize("width", [64, 96])
+def test_a_prompt_of_one_token_is_convolved_as_any_other(tokens: int, width: int) -> None:
+    """The input is a slice of a projection of this width; a lone row keeps the projection's stride."""
+    import vllm._custom_ops  # noqa: F401  (registers the compiled kernels)
+
+    module = import_module("vllm.model_executor.layers.mamba.ops.cpu.gdn_attention")
+    upstream = getattr(module._causal_conv1d_fwd_cpu, ORIGINAL, module._causal_conv1d_fwd_cpu)
+    repaired = gdn_lone_prompt._replace(upstream)
+    torch.manual_seed(tokens)
+    projected = torch.randn(tokens, width, dtype=torch.bfloat16)
+    sliced, weight = projected[:, :64], torch.randn(64, 4, dtype=torch.bfloat16)
+
+    def convolve(function: Any, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = function(
+            x=x.transpose(0, 1),
+            weight=weight,
+            bias=None,
+            conv_states=torch.zeros(2, 64, 3, dtype=torch.bfloat16),
+            query_start_loc=torch.tensor([0, tokens], dtype=torch.int32),
+            cache_indices=torch.tensor([1], dtype=torch.int32),
+            has_initial_state=torch.tensor([False]),
+            silu_activation=True,
+            is_weight_packed=False,
+        )
+        return out.float()
+
+    padded = torch.cat([torch.zeros(3, 64), sliced.float()])
+    expected = torch.stack([(padded[at : at + 4].T * weight.float()).sum(1) for at in range(tokens)], 1)
+    expected = torch.nn.functional.silu(expected)
+    torch.testing.assert_close(convolve(repaired, sliced), expected, rtol=2e-2, atol=2e-2)
+    if width > 64:
+        with pytest.raises(RuntimeError, match="expect x to be transposed"):
+            convolve(upstream, sliced)
 
 
 # --- the start of the n-gram drafter ------------------------------------------------------------------------------
