@@ -4,15 +4,17 @@
 
 Both sides have the same random checkpoint, the same prompts and the same number of threads, each in a process of its
 own that stays up; they are measured in turns, so that whatever else the machine does falls on both. A figure is the
-best of the turns. Decoding is what a generation takes beyond one of a single token.
+best of the turns: prefill is the time to the first token, decoding the median time between two steps behind it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,9 +27,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDES = ("vllm", "transformers")
-TURNS = 2
-BATCH, PROMPT, DECODED = 8, 256, 24
-CONTEXTS, CONTEXT_DECODED = (256, 1024, 4096), 12
+TURNS = 3
+BATCH, PROMPT, DECODED = 8, 256, 32
+CONTEXTS, CONTEXT_DECODED, CONTEXT_TURNS = (256, 1024, 4096, 16_384), 24, 2
 """Growth with the context, of vLLM: one request, decoding behind prompts of these lengths."""
 
 SIZES: dict[str, dict[str, dict[str, Any] | None]] = {
@@ -66,7 +68,7 @@ INTRODUCTION = """\
 
 vLLM's CPU engine with the plugin, and transformers' `generate`, in one run with {threads} thread(s): bfloat16, greedy,
 no speculation; {batch} prompts of {prompt} tokens, {decoded} more tokens each. Tokens per second, the best of {turns}
-turns. What else ran on the machine fell on both sides, so the ratios are what to read.
+turns: prefill is the time to the first token, decoding the median time between two steps behind it.
 """
 
 
@@ -85,16 +87,22 @@ class VllmSide:
         from vllm import LLM
 
         self._engine = LLM(
-            model, max_model_len=8192, max_num_seqs=BATCH, enforce_eager=True, enable_prefix_caching=False,
+            model, max_model_len=16_896, max_num_seqs=BATCH, enforce_eager=True, enable_prefix_caching=False,
             max_num_batched_tokens=2048, disable_log_stats=True,
         )  # fmt: skip
 
-    def generate(self, batch: list[list[int]], tokens: int) -> None:
-        """Continue every prompt greedily by so many tokens."""
+    def generate(self, batch: list[list[int]], tokens: int) -> list[float]:
+        """Continue every prompt greedily by so many tokens; return when each step of them was there, in seconds."""
         from vllm import SamplingParams
 
         options = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
-        self._engine.generate([{"prompt_token_ids": ids} for ids in batch], options, use_tqdm=False)
+        engine, times = self._engine.llm_engine, []
+        for name, ids in enumerate(batch):
+            engine.add_request(str(name), {"prompt_token_ids": ids}, options)
+        while engine.has_unfinished_requests():
+            if engine.step():
+                times.append(time.perf_counter())
+        return times
 
     def parameters(self) -> int:
         """Return how many numbers the model has."""
@@ -114,33 +122,35 @@ class TransformersSide:
         install_import_repairs()
         self._model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16).eval()
 
-    def generate(self, batch: list[list[int]], tokens: int) -> None:
-        """Continue every prompt greedily by so many tokens."""
+    def generate(self, batch: list[list[int]], tokens: int) -> list[float]:
+        """Continue every prompt greedily by so many tokens; return when each step of them was there, in seconds."""
         import torch
+
+        times: list[float] = []
+
+        def seen(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            times.append(time.perf_counter())
+            return torch.zeros(len(ids), dtype=torch.bool)
 
         ids = torch.tensor(batch)
         with torch.no_grad():
             self._model.generate(
-                ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=tokens, max_new_tokens=tokens
-            )
+                ids, attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=tokens, max_new_tokens=tokens,
+                stopping_criteria=[seen],
+            )  # fmt: skip
+        return times
 
     def parameters(self) -> int:
         """Return how many numbers the model has."""
         return sum(parameter.numel() for parameter in self._model.parameters())
 
 
-def _seconds(act: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    act()
-    return time.perf_counter() - start
-
-
 def _turn(side: VllmSide | TransformersSide, batch: int, length: int, tokens: int) -> dict[str, float]:
     """Return tokens per second of prefill, and of decoding."""
-    rows = prompts(batch, length)
-    first = _seconds(lambda: side.generate(rows, 1))
-    whole = _seconds(lambda: side.generate(rows, 1 + tokens))
-    return {"prefill": batch * length / first, "decode": batch * tokens / max(whole - first, 1e-9)}
+    start = time.perf_counter()
+    times = side.generate(prompts(batch, length), 1 + tokens)
+    step = statistics.median(later - earlier for earlier, later in itertools.pairwise(times))
+    return {"prefill": batch * length / (times[0] - start), "decode": batch / step}
 
 
 def _slowest_operators(side: VllmSide | TransformersSide) -> list[tuple[str, float]]:
@@ -241,7 +251,9 @@ def measure(family: str, size: str, directory: Path, threads: int) -> Result:
 
         batched = best(BATCH, PROMPT, DECODED, TURNS)
         alone = best(1, PROMPT, DECODED, TURNS)["decode"]
-        grown = [max(vllm("turn", 1, length, CONTEXT_DECODED)["decode"] for _ in range(TURNS)) for length in CONTEXTS]
+        grown = [
+            max(vllm("turn", 1, length, CONTEXT_DECODED)["decode"] for _ in range(CONTEXT_TURNS)) for length in CONTEXTS
+        ]
         facts = {side: ask("facts") for side, ask in sides.items()}
         return Result(
             family=family,

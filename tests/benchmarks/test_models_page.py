@@ -13,7 +13,7 @@ def result(family, size, factor):
         prefill={"vllm": 4000.0 * factor, "transformers": 1000.0},
         decode={"vllm": 90.0 * factor, "transformers": 10.0},
         alone={"vllm": 24.0 * factor, "transformers": 6.0},
-        contexts=[10.0, 11.0, 15.0],
+        contexts=[10.0, 11.0, 13.0, 15.0],
         peak={"vllm": 3 << 30, "transformers": 1 << 30},
         operators=[("aten::mm", 0.5), ("_C::x", 0.25), ("aten::copy_", 0.1)],
     )
@@ -27,7 +27,7 @@ def test_figures_are_in_their_places():
     assert lines[first + 1] == "|  |  | transformers | 1,000 | 10 | 6 | 1,024 |"
     assert lines[first + 2] == "| | | ratio | **4.0** | **9.0** | **4.0** | |"
     assert "| | | ratio | **8.0** | **18.0** | **8.0** | |" in lines
-    assert "| qwen3.5-moe, mid | 10.0, 11.0, 15.0 | 1.50 |" in lines
+    assert "| qwen3.5-moe, mid | 10.0, 11.0, 13.0, 15.0 | 1.50 |" in lines
     assert "| qwen3.5, tiny | `aten::mm` 50% | `_C::x` 25% | `aten::copy_` 10% |" in lines
     assert "--family qwen3.5 qwen3.5-moe --size tiny mid --threads 1" in text
 
