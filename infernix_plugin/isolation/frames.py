@@ -7,6 +7,10 @@ import socket
 import struct
 from collections.abc import Sequence
 
+READY = b"ready"
+GROWN = b"grown"
+"""A worker that holds so much by now that the next job might not have the memory it may use."""
+
 _COUNT = struct.Struct("<I")
 _LENGTH = struct.Struct("<Q")
 

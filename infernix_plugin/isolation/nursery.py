@@ -34,6 +34,10 @@ TRIED_CHARACTERS = 1 << 14
 """From this length on, a worker also loads the text that it made: in a short one llguidance finds no time to lose."""
 
 
+KEPT = 4
+"""What a worker keeps from earlier jobs may be this part of the memory that one may use; then it is replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What a nursery has to know beside the vocabulary.
@@ -99,7 +103,9 @@ class _Planning:
         with contextlib.suppress(OSError), socket.socket(fileno=place) as orders:
             frames.send(orders, [str(os.getpid()).encode()])
             while True:
-                frames.send(orders, self._answer(frames.receive(orders)))
+                answer = self._answer(frames.receive(orders))
+                has_grown = _data_bytes() - held > self._setup.memory_bytes // KEPT
+                frames.send(orders, [frames.GROWN if has_grown else frames.READY, *answer])
         os._exit(0)
 
     def _answer(self, request: list[bytes]) -> wire.Frames:

@@ -82,21 +82,25 @@ class Pool:
             worker = self._worker()
             began = worker.begin(request)
             if worker.answers(SHORT_SECONDS):
-                answer = worker.answer()
-                self._put_back(worker)
+                state, *answer = worker.answer()
+                if state == frames.READY:
+                    self._put_back(worker)
+                else:
+                    worker.end()
                 return answer
             has_place = self._long.acquire(blocking=False)
             if not has_place:
                 worker.end()
         if not has_place:
             self._long.acquire()
-            worker = self._worker()
-            began = worker.begin(request)
         try:
+            if not has_place:
+                worker = self._worker()
+                began = worker.begin(request)
             worker.give_way()
             if not worker.answers(began + self._seconds + GRACE_SECONDS - monotonic()):
                 raise OutOfTime
-            return worker.answer()
+            return worker.answer()[1:]
         finally:
             worker.end()  # nobody may raise its priority again
             self._long.release()
@@ -220,7 +224,7 @@ class _Worker:
         return frames.arrives(self._orders, seconds)
 
     def answer(self) -> list[bytes]:
-        """Its answer.
+        """Its answer, behind the state in which that leaves it: ``frames.READY`` or ``frames.GROWN``.
 
         Raises:
             Crash: it has ended.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -224,6 +225,40 @@ def test_without_a_long_place_it_begins_again_when_there_is_one(pool, executor, 
     assert waiting.result(PATIENCE)[0] == b"plan"
 
 
+def test_a_place_is_free_again_when_there_is_no_worker_for_it(pool, executor, monkeypatch):
+    pool._seconds = PATIENCE
+    first, running = hung(pool, executor, "a+")
+    assert until(lambda: long_places(pool) == 0)
+    second, waiting = hung(pool, executor, "b+")
+    assert gone(second)
+
+    def none_left() -> None:
+        raise NoWorkers
+
+    monkeypatch.setattr(pool, "_worker", none_left)
+    os.kill(first, signal.SIGKILL)
+    assert isinstance(running.exception(PATIENCE), Crash)
+    assert isinstance(waiting.exception(PATIENCE), NoWorkers)
+    assert long_places(pool) == 1
+
+
+def test_a_worker_that_has_grown_is_replaced():
+    """So that no job pays for what earlier ones left."""
+    compiler = ConstraintCompiler(DOMAIN)
+    planner = planner_for(compiler, setup_of(memory=100 << 20), 1)
+    try:
+        first = next_worker(planner.pool)
+        planner.pool.run(request_for("a+"))
+        assert next_worker(planner.pool) == first
+        texts = [f"{number:06d}" for number in range(50_000)]
+        with contextlib.suppress(CompileCrash):  # if it is too much for this worker, that ends it as well
+            compiler.compile(OutputConstraint.choice(texts))
+        assert gone(first)
+        assert compiler.compile(OutputConstraint.regex("b+")).engine == "llguidance"
+    finally:
+        planner.pool.close()
+
+
 def test_a_long_job_has_the_lowest_priority(pool, executor):
     pool._seconds = PATIENCE
     worker, running = hung(pool, executor, "a+")
@@ -367,6 +402,7 @@ def gone(pid: int) -> bool:
 def is_alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = os.listdir(f"/proc/{pid}/task")
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state not in "ZX"
+    return state not in "ZX" or len(threads) > 1  # the last thread closes the files
