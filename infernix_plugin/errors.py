@@ -26,6 +26,11 @@ def bounded(text: str, limit: int = SHOWN_CHARACTERS) -> str:
     return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
 
 
+def printable(text: str) -> str:
+    """Return a client's text, such as the name that it gave a request, for the log: on one line, and not long."""
+    return repr(bounded(text))[1:-1]
+
+
 def for_log(error: BaseException) -> str:
     """Return what the log may say of an error: its type and, if it is not one of ours, where it was raised.
 

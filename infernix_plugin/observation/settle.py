@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infernix_plugin import settings
+from infernix_plugin.errors import bounded
 from infernix_plugin.observation.metrics import metrics
 from infernix_plugin.observation.outcome import kind_label, outcome_of
 from infernix_plugin.structured_output.record import EngineFigures, Record
@@ -49,7 +50,7 @@ def settle(ended: Ended, *, count: bool) -> None:
 def _line(ended: Ended, outcome: str) -> dict[str, Any]:
     observed = {name: value for name, value in ended.record.items() if name not in ("kind", "error")}
     line = {
-        "request_id": ended.request_id,
+        "request_id": bounded(ended.request_id),
         "index": ended.index,
         "kind": kind_label(ended.record),
         "outcome": outcome,

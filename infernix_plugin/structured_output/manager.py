@@ -12,7 +12,7 @@ import numpy.typing as npt
 from vllm.v1.structured_output import StructuredOutputManager
 
 from infernix_plugin import settings
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, for_log
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, for_log, printable
 from infernix_plugin.framing.thinking_budget import ThinkingBudget, budget_of
 from infernix_plugin.matching.cache import CacheStats
 from infernix_plugin.matching.domain import bitset
@@ -94,7 +94,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         try:
             return constrained.draft(spec_tokens, self._max_drafts)
         except Exception as error:  # a draft is only a guess: the request goes on with the drafter's
-            logger.error("Request %s has no drafts of the grammar: %s", request.request_id, for_log(error))
+            logger.error("Request %s has no drafts of the grammar: %s", printable(request.request_id), for_log(error))
             return spec_tokens
 
     def mark_grammar_drafts(self, requests: dict[str, Any], scheduler_output: Any) -> None:
@@ -141,7 +141,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 failure = constrained.failure
         if failure is None:
             return True
-        logger.warning("Request %s ends: %s", request.request_id, for_log(failure))
+        logger.warning("Request %s ends: %s", printable(request.request_id), for_log(failure))
         new_token_ids.clear()
         return False
 
@@ -171,7 +171,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             constrained.fill(drafts, rows[:used])
         except Exception as error:
             # One request's failure must not take the engine down; accept_tokens ends this one.
-            logger.error("The mask of request %s failed: %s", request.request_id, for_log(error))
+            logger.error("The mask of request %s failed: %s", printable(request.request_id), for_log(error))
             constrained.failure = error
             rows[:used] = EVERYTHING
 
@@ -219,10 +219,10 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
                 branch=compiler.branch(asked, request.prompt_token_ids, delegated=delegated),
             )
         except ConstraintError as error:
-            logger.warning("Request %s is refused: %s", request.request_id, for_log(error))
+            logger.warning("Request %s is refused: %s", printable(request.request_id), for_log(error))
             raise
         except Exception as error:
-            logger.error("The constraint of request %s failed: %s", request.request_id, for_log(error))
+            logger.error("The constraint of request %s failed: %s", printable(request.request_id), for_log(error))
             raise
 
     def _drafter(self, compiler: RequestCompiler, before: str) -> RequestDrafter:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from infernix_plugin.errors import printable
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "infernix_plugin"
 FILES = sorted(PACKAGE.glob("**/*.py"))
@@ -134,3 +136,19 @@ def test_a_server_shares_nothing_by_files_or_variables(path):
 def test_the_check_sees_what_is_shared(text):
     assert list(sharing_in(ast.parse(text), "seams/x.py"))
     assert not list(sharing_in(ast.parse("import os\nos.environ['X']"), "settings.py"))
+
+
+def test_a_client_writes_no_line_of_the_log():
+    """The name that a client gives its request may hold line breaks and what moves a terminal's cursor."""
+    found = 0
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger."):
+                for argument in node.args:
+                    text = ast.unparse(argument)
+                    found += "request_id" in text
+                    assert "request_id" not in text or text == "printable(request.request_id)", path
+    assert found >= 5
+    assert printable("chatcmpl-1") == "chatcmpl-1"
+    assert printable("a\r\nERROR \x1b[31m\u2028\x85") == "a\\r\\nERROR \\x1b[31m\\u2028\\x85"
+    assert len(printable("x" * 1_000_000)) < 500

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from vllm.entrypoints.serve.exception_handling.error_response import create_error_response
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
@@ -17,6 +18,7 @@ from infernix_plugin.entrypoints.options import check_request
 from infernix_plugin.entrypoints.refusals import refusal
 from infernix_plugin.entrypoints.validation import validate_sampling_params
 from infernix_plugin.errors import ConflictingConstraints, InfernixError, InvalidGrammar, bounded
+from infernix_plugin.seams import error_text
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.record import error_record
 from infernix_plugin.structured_output.translation import asked_of
@@ -62,6 +64,18 @@ def test_an_error_quotes_a_bounded_part_of_the_input(name):
     assert len(str(shown)) + len(shown.parameter) < MOST
     assert len(refused.value.message) + len(refused.value.hint or "") < MOST
     assert "k" * 500 not in str(shown) + shown.parameter
+
+
+def test_vllms_own_errors_quote_a_bounded_part_too():
+    respond = error_text.SEAM.replace(create_error_response)
+    with pytest.raises(VLLMValidationError) as two:
+        StructuredOutputsParams(regex=BIG, grammar=BIG)
+    assert len(create_error_response(two.value).error.message) > len(BIG)
+    assert len(respond(two.value).error.message) < MOST + 10
+    named = respond(VLLMValidationError("short", parameter=BIG)).error
+    assert len(named.message) < MOST + 10
+    assert len(named.param) < MOST
+    assert respond("plain").error.model_dump() == create_error_response("plain").error.model_dump()
 
 
 def test_a_long_place_loses_its_middle():
