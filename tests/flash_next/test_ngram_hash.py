@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,12 @@ def recent(tokens, context, cut):
     return padded.unfold(0, context + 1, 1)
 
 
+def streams(seed, vocabulary):
+    rng = random.Random(seed)
+    for _ in range(STREAMS):
+        yield [7 if rng.random() < 0.3 else rng.randrange(vocabulary) for _ in range(rng.randrange(1, 24))]
+
+
 @pytest.mark.parametrize(("size", "heads", "base", "index"), [(3, 4, 500, 0), (3, 8, 20_000_000, 1), (4, 2, 97, 2)])
 def test_rows_are_those_of_transformers(size, heads, base, index) -> None:
     """Hundreds of random texts, nearly a third of whose tokens end a text."""
@@ -54,11 +61,32 @@ def test_rows_are_those_of_transformers(size, heads, base, index) -> None:
     ours = NgramHash.of(config, index)
     if declared is not None:
         assert table_rows(ours.primes, config.make_ngram_vocab_size_divisible_by) == declared
-    rng = random.Random(size)
-    for _ in range(STREAMS):
-        tokens = [7 if rng.random() < 0.3 else rng.randrange(config.vocab_size) for _ in range(rng.randrange(1, 24))]
+    for tokens in streams(size, config.vocab_size):
         expected = reference(torch.tensor([tokens]), None)[0]
         assert torch.equal(ours.rows(recent(tokens, ours.context, ours.cut)), expected)
+
+
+@pytest.mark.parametrize("fault", ["no cut", "another layer's multipliers", "another layer's primes"])
+def test_a_wrong_hash_is_noticed(fault) -> None:
+    """The negative control: what differs only behind an end of text, and what differs everywhere."""
+    config = Qwen4ExpTextConfig(
+        vocab_size=2_112, ngram_size=3, heads_per_ngram=4, ngram_vocab_size_base=500, eos_token_id=7,
+        ple_embed_dim=8, hidden_size=64, num_hidden_layers=2, ple_layer_ids=[1, 2],
+        layer_types=["linear_attention"] * 2, num_experts=2, num_experts_per_tok=1,
+    )  # fmt: skip
+    reference, _ = theirs(config, 0)
+    ours, other = NgramHash.of(config, 0), NgramHash.of(config, 1)
+    wrong = {
+        "no cut": replace(ours, cut=config.vocab_size),
+        "another layer's multipliers": replace(ours, multipliers=other.multipliers),
+        "another layer's primes": replace(ours, primes=other.primes),
+    }[fault]
+    different = 0
+    for tokens in streams(1, config.vocab_size):
+        expected = reference(torch.tensor([tokens]), None)[0]
+        assert torch.equal(ours.rows(recent(tokens, ours.context, ours.cut)), expected)
+        different += not torch.equal(wrong.rows(recent(tokens, ours.context, ours.cut)), expected)
+    assert different > STREAMS / 2
 
 
 def theirs_small(config, index):
