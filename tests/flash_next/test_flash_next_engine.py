@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.engine.engine_process import EngineProcess
-from tests.oracles.flash_next import Reference
+from tests.oracles.flash_next import TIE, Reference
 
 pytestmark = pytest.mark.engine
 
@@ -81,3 +81,29 @@ def test_chunks_and_cached_prefixes_change_nothing(engine, reference, text):
     assert engine.counter("vllm:prefix_cache_hits") - before >= 4 * CHUNK
     for length, found in zip((1300, 1100), cached, strict=True):
         assert reference.agrees(prompt[:length], found), reference.differences(prompt[:length], found)
+
+
+def test_two_ranks_with_drafts_say_what_one_says(engine, as_released, reference, text):
+    """Two tensor parallel ranks, each a process with half of the heads and experts; texts part at ties only."""
+    prompts = [text[100:190], text[200:580]]
+    alone = generate(engine, prompts, 40)
+    ranks = EngineProcess(
+        str(as_released),
+        max_model_len=2048,
+        max_num_batched_tokens=CHUNK,
+        tensor_parallel_size=2,
+        speculative_config={"method": "mtp", "num_speculative_tokens": 3},
+        disable_log_stats=False,
+    )
+    try:
+        together = generate(ranks, prompts, 40)
+        assert ranks.counter("vllm:spec_decode_num_accepted_tokens") > 0
+    finally:
+        ranks.close()
+    for prompt, one, two in zip(prompts, alone, together, strict=True):
+        assert reference.agrees(prompt, two), reference.differences(prompt, two)
+        pairs = enumerate(zip(one["token_ids"], two["token_ids"], strict=True))
+        where = next((index for index, (a, b) in pairs if a != b), None)
+        if where is not None:
+            logits = reference.logits(prompt, one["token_ids"])[where]
+            assert float(logits.max() - logits[two["token_ids"][where]]) <= TIE
