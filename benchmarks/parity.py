@@ -45,8 +45,8 @@ each. Transformers judges in float32, given the engine's own text:
 Recurrent states are kept at borders of blocks, of 512 tokens (Flash-Next) or 640; the answers cross some. With the
 cache, a step has {STEP} tokens at most, with DFlash {TIGHT}; "chunked" prompts come {CHUNK} tokens a step, while other
 rows decode. Oracle drafts know the answer, and {CORRUPTED:.0%} of them are replaced by other tokens. A control brings
-in a fault, and has to exceed the bounds. Flash-Next's output head is divided by {QUIET}: its tiny model has twice the
-layers of the others, and transformers itself in bfloat16 is as far from float32 as the engine.
+in a fault, and has to exceed the bounds. The output heads of the families with experts are divided by {QUIET}: where
+two experts tie, bfloat16 takes the other one, and transformers' own bfloat16 is then as far from float32 as the engine.
 """
 
 HEADINGS = ("mode", "equal", "ties", "gap", "mean", "as plain", "accepted", "cached", "preempted")
