@@ -1,7 +1,7 @@
 """Workers, and who gets one when.
 
 Every job begins in a *short* place and has it for :data:`SHORT_SECONDS`, which is enough for nearly every constraint. A
-longer one goes on in a *long* place, at the lowest priority. If none is free it is ended, and begins again when one is:
+longer one goes on in a *long* place, at a lower priority. If none is free it is ended, and begins again when one is:
 so that nobody with an ordinary constraint waits for those that take seconds.
 """
 
@@ -22,8 +22,9 @@ import infernix_plugin
 from infernix_plugin.isolation import frames
 
 SHORT_SECONDS = 0.2
-LONG_NICENESS = 19
-"""Of a worker in a long place: any other process of the machine goes first."""
+LONG_NICENESS = 10
+"""By so many steps more than its server, a worker in a long place gives way: where there is no core to spare, it gets a
+tenth of one. At the lowest priority it would get nothing there until it is out of time."""
 GRACE_SECONDS = 1.0
 """A worker looks at its own clock; so much later, it is ended from outside."""
 HELLO_SECONDS = 120.0
@@ -238,7 +239,7 @@ class _Worker:
     def give_way(self) -> None:
         """Lower the priority of its work, for good."""
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._pid, LONG_NICENESS)
+            os.setpriority(os.PRIO_PROCESS, self._pid, os.nice(0) + LONG_NICENESS)
 
     def end(self) -> None:
         """End it, whatever it is doing."""
