@@ -3,8 +3,8 @@
     python -m benchmarks.hostile > table.md
 
 Every input of ``tests/hostile/corpus.py`` is compiled as in a server, by a worker whose memory is bounded, over a
-vocabulary of 30,000 tokens, and followed for twelve tokens. Seconds are wall time; processor seconds and peak memory are
-the worker's, the latter beyond what it held before.
+vocabulary of 30,000 tokens, and followed for twelve tokens. Seconds are wall time; processor seconds and peak memory
+are the worker's, the latter beyond what it held before.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Settings(BaseModel):
     max_cold_compiles: int = Field(default=2, ge=1, le=64)
     """How many grammars may be compiled at the same time."""
     max_compile_seconds: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """Wall time of one compile, without the wait for its turn."""
+    """Processor time of one compile; without ``isolate_compiles`` wall time, and without the wait for its turn."""
     isolate_compiles: bool = True
     """Whether a server compiles in processes of their own, which it ends when they take too long."""
     max_compile_bytes: int = Field(default=1 << 30, ge=64 << 20)

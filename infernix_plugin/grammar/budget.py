@@ -1,4 +1,4 @@
-"""The wall-clock budget of one compile: set around it, looked at in every loop whose length the constraint decides.
+"""The time budget of one compile: set around it, looked at in every loop whose length the constraint decides.
 
 Counts of nodes, states and rules bound one step each; only a clock bounds their product. The budget travels in a
 context variable, so the steps need no parameter for it, and without a budget a look costs a few dozen nanoseconds.
@@ -6,7 +6,7 @@ context variable, so the steps need no parameter for it, and without a budget a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -44,15 +44,17 @@ def timeout(time: float) -> CompileTimeout:
 class _Budget:
     seconds: float
     deadline: float
+    clock: Callable[[], float]
 
 
 _current: ContextVar[_Budget | None] = ContextVar("compile_budget", default=None)
 
 
 @contextmanager
-def limit(time: float) -> Iterator[None]:
-    """Give the code inside, on this thread, so many seconds of wall time from now."""
-    token = _current.set(_Budget(time, monotonic() + time))
+def limit(time: float, clock: Callable[[], float] | None = None) -> Iterator[None]:
+    """Give the code inside, on this thread, so many seconds from now: of wall time, or by another ``clock``."""
+    clock = clock or monotonic
+    token = _current.set(_Budget(time, clock() + time, clock))
     try:
         yield
     finally:
@@ -62,17 +64,17 @@ def limit(time: float) -> Iterator[None]:
 @contextmanager
 def uncharged() -> Iterator[None]:
     """Let the code inside take time from nobody's budget: what is done once for all constraints, such as imports."""
-    started = monotonic()
+    budget = _current.get()
+    started = budget.clock() if budget is not None else 0.0
     try:
         yield
     finally:
-        budget = _current.get()
         if budget is not None:
-            budget.deadline += monotonic() - started
+            budget.deadline += budget.clock() - started
 
 
 def seconds() -> float | None:
-    """The wall time that the surrounding :func:`limit` gives in all; ``None`` without one."""
+    """The time that the surrounding :func:`limit` gives in all; ``None`` without one."""
     budget = _current.get()
     return None if budget is None else budget.seconds
 
@@ -84,7 +86,7 @@ def checkpoint() -> None:
         CompileTimeout: the budget of the surrounding :func:`limit` is used up.
     """
     budget = _current.get()
-    if budget is not None and monotonic() >= budget.deadline:
+    if budget is not None and budget.clock() >= budget.deadline:
         raise timeout(budget.seconds)
 
 

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 from dataclasses import asdict, dataclass
+from time import thread_time
 
 from infernix_plugin.errors import ConstraintError, ConstraintTooLarge
 from infernix_plugin.grammar.options import GrammarOptions
@@ -45,7 +46,7 @@ class Setup:
     Attributes:
         options: of the grammars.
         cache_bytes: for what engines keep between grammars.
-        seconds: of one compile.
+        seconds: processor time of one compile.
         memory_bytes: that a worker may use beyond what the nursery holds.
     """
 
@@ -90,6 +91,7 @@ class _Planning:
         self._setup = setup
         self._engines = Engines(domain, setup.cache_bytes, setup.options)
         self._planner = LocalPlanner(domain, self._engines, setup.options, setup.seconds)
+        self._planner.clock = thread_time  # it gives way to others, which shall refuse nothing
         for job in SAMPLES:
             with contextlib.suppress(ConstraintError):
                 self._engines.made(self._planner.plan(job).source)

@@ -26,7 +26,11 @@ LONG_NICENESS = 10
 """By so many steps more than its server, a worker in a long place gives way: where there is no core to spare, it gets a
 tenth of one. At the lowest priority it would get nothing there until it is out of time."""
 GRACE_SECONDS = 1.0
-"""A worker looks at its own clock; so much later, it is ended from outside."""
+"""A worker looks at its own clock; so much processor time later, it is ended from outside."""
+LOOK_SECONDS = 0.25
+"""So often somebody looks at what a worker has taken."""
+WAITING = 6
+"""A worker may be ``seconds`` at work, and so many times that in all: where all cores are busy, it waits for one."""
 HELLO_SECONDS = 120.0
 """In this time a nursery must have read the vocabulary."""
 
@@ -52,7 +56,7 @@ class Pool:
         Args:
             setup: the first message to the nursery.
             places: short ones, and as many long ones.
-            seconds: wall time of a job.
+            seconds: processor time of a job; :data:`WAITING` times as much wall time.
         """
         self._setup = setup
         self._seconds = seconds
@@ -75,7 +79,7 @@ class Pool:
         """Let a worker answer.
 
         Raises:
-            OutOfTime: it took longer than ``seconds``, and a moment of grace.
+            OutOfTime: it took longer than it may, and a moment of grace.
             Crash: the worker ended.
             NoWorkers: there is none.
         """
@@ -99,8 +103,12 @@ class Pool:
                 worker = self._worker()
                 began = worker.begin(request)
             worker.give_way()
-            if not worker.answers(began + self._seconds + GRACE_SECONDS - monotonic()):
-                raise OutOfTime
+            while not worker.answers(LOOK_SECONDS):
+                if (
+                    worker.processor_seconds() > self._seconds + GRACE_SECONDS
+                    or monotonic() - began > self._seconds * WAITING + GRACE_SECONDS
+                ):
+                    raise OutOfTime
             return worker.answer()[1:]
         finally:
             worker.end()  # nobody may raise its priority again
@@ -213,6 +221,7 @@ class _Worker:
             Crash: it has ended.
         """
         began = monotonic()
+        self._taken_before = self._taken()
         try:
             frames.send(self._orders, request)
         except OSError:
@@ -235,6 +244,18 @@ class _Worker:
         except OSError:
             self.end()
             raise Crash from None
+
+    def processor_seconds(self) -> float:
+        """What it has taken for the request that it works at."""
+        return self._taken() - self._taken_before
+
+    def _taken(self) -> float:
+        try:
+            stat = Path(f"/proc/{self._pid}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:  # it has ended, which its socket says
+            return 0.0
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def give_way(self) -> None:
         """Lower the priority of its work, for good."""

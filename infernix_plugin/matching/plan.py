@@ -6,6 +6,7 @@ may be done in one that has nobody to serve.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,8 +80,11 @@ class Planner(Protocol):
 class LocalPlanner:
     """Makes plans on the calling thread."""
 
+    clock: Callable[[], float] | None = None
+    """What measures a plan's time; wall time if it is ``None``."""
+
     def __init__(self, domain: TokenDomain, engines: Engines, options: GrammarOptions, seconds: float) -> None:
-        """Bind to a vocabulary; a plan may take ``seconds`` of wall time."""
+        """Bind to a vocabulary; a plan may take ``seconds``."""
         self._domain = domain
         self._engines = engines
         self._options = options
@@ -88,7 +92,7 @@ class LocalPlanner:
 
     def plan(self, job: Job, *, spare: bool = False) -> Plan:
         """Work out a plan; see :class:`Planner`."""
-        with budget.limit(self._seconds), collection_paused():
+        with budget.limit(self._seconds, self.clock), collection_paused():
             if job.structural_tag is not None:
                 return self._structural_tag(job.structural_tag)
             if job.contract is not None:
