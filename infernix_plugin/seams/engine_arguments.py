@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import logging
+from pathlib import Path
 from typing import Any
 
-from infernix_plugin.errors import SettingsError
+from infernix_plugin.errors import InfernixError, SettingsError
+from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
+from infernix_plugin.model_executor.weights.inspection import read_config
 from infernix_plugin.seams.seam import Seam
 
 logger = logging.getLogger(__name__)
@@ -64,6 +67,41 @@ def _refuse_cpu_kernels(config: Any) -> None:
         raise SettingsRefused(f"infernix-plugin: {problem}")
 
 
+def _refuse_combinations(arguments: Any) -> None:
+    """Refuse, before vLLM looks at anything, what a model of ours cannot be combined with on the CPU."""
+    target = _configuration(arguments.model) if _on_cpu() else None
+    if target is None:
+        return
+    if isinstance(arguments.hf_overrides, dict):
+        target = {**target, **arguments.hf_overrides}
+    speculation = arguments.speculative_config if isinstance(arguments.speculative_config, dict) else None
+    draft = (speculation or {}).get("model")
+    length = arguments.max_model_len or target.get("text_config", target).get("max_position_embeddings")
+    problem = combinations.refusal(
+        target,
+        combinations.Choices(
+            speculation=speculation,
+            draft=None if draft in (None, arguments.model) else _configuration(draft),
+            max_model_len=length if isinstance(length, int) and length > 0 else None,
+            model_impl=str(arguments.model_impl),
+            load_format=str(arguments.load_format),
+            quantization=arguments.quantization,
+            enable_lora=bool(arguments.enable_lora),
+            enable_prompt_embeds=bool(arguments.enable_prompt_embeds),
+        ),
+    )
+    if problem is not None:
+        raise SettingsRefused(f"infernix-plugin: {problem}")
+
+
+def _configuration(model: Any) -> dict[str, Any] | None:
+    """Return ``config.json`` of a checkpoint directory; of what is not there yet, or is no JSON, vLLM says enough."""
+    try:
+        return read_config(Path(model))
+    except (InfernixError, OSError, TypeError):
+        return None
+
+
 def _on_cpu() -> bool:
     from vllm.platforms import current_platform
 
@@ -81,6 +119,7 @@ def _replace(original: Any) -> Any:
         except SettingsError as error:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
         _refuse_rust_frontend()
+        _refuse_combinations(self)
         self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)

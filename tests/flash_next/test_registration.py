@@ -85,4 +85,4 @@ def test_on_a_gpu_nothing_changes_and_on_the_cpu_the_models_are_ours(said) -> No
 
 
 def test_dflash_drafts_are_refused_and_the_methods_named(said) -> None:
-    assert "native MTP checkpoint and linear n-gram proposers" in said["refused"]
+    assert "no drafts of method 'dflash' for flash-next on the CPU. Its methods are 'mtp', 'ngram'" in said["refused"]

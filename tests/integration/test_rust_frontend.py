@@ -13,7 +13,7 @@ def test_the_start_is_refused_with_one_line(monkeypatch):
     create = engine_arguments.SEAM.replace(lambda self, *args: started.append(self))
     monkeypatch.setenv("VLLM_USE_RUST_FRONTEND", "1")
     with pytest.raises(SettingsError, match="VLLM_USE_RUST_FRONTEND") as refused:
-        create(SimpleNamespace(additional_config={}))
+        create(SimpleNamespace(additional_config={}, model="no directory"))
     assert "\n" not in str(refused.value)
     assert "INFERNIX_DISABLE=1" in str(refused.value)
     assert not started

@@ -83,7 +83,7 @@ def test_the_engine_does_not_start(monkeypatch):
     start = engine_arguments.SEAM.replace(lambda self: config)
     monkeypatch.setattr(engine_arguments, "_on_cpu", lambda: True)
     with pytest.raises(engine_arguments.SettingsRefused, match="bfloat16 only") as refused:
-        start(SimpleNamespace(additional_config={}))
+        start(SimpleNamespace(additional_config={}, model="no directory"))
     assert "\n" not in str(refused.value)
     monkeypatch.setattr(engine_arguments, "_on_cpu", lambda: False)
-    assert start(SimpleNamespace(additional_config={})) is config
+    assert start(SimpleNamespace(additional_config={}, model="no directory")) is config

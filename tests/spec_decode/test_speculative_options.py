@@ -62,7 +62,7 @@ def start(monkeypatch, speculation, *, v2=False):
         model_config=None,
     )
     seam = engine_arguments.SEAM.replace(lambda self: config)
-    return seam(SimpleNamespace(additional_config={}))
+    return seam(SimpleNamespace(additional_config={}, model="no directory"))
 
 
 def speculation(verify="standard", draft="greedy"):

@@ -115,8 +115,10 @@ class FlashNextModel(nn.Module):
 class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  # type: ignore[misc]
     """Flash-Next for text, as vLLM loads and runs it."""
 
-    checkpoint_names: ClassVar[WeightsMapper] = WeightsMapper(orig_to_new_prefix={"mtp.": None, "model.visual.": None})
-    """What is called otherwise in checkpoints of this architecture, or is not wanted."""
+    checkpoint_names: ClassVar[WeightsMapper] = WeightsMapper(
+        orig_to_new_prefix={"mtp.": None, "model.visual.": None, "visual.": None, "model.language_model.": "model."}
+    )
+    """What is not wanted, and what is called otherwise in multimodal checkpoints and in those cut out of them."""
 
     packed_modules_mapping: ClassVar[dict[str, list[str]]] = {
         "qkv_proj": ["q_proj", "k_proj", "v_proj"],
@@ -217,10 +219,6 @@ class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  #
 
 class Qwen4ExpForConditionalGeneration(Qwen4ExpForCausalLM):
     """The text half of a multimodal checkpoint."""
-
-    checkpoint_names = Qwen4ExpForCausalLM.checkpoint_names | WeightsMapper(
-        orig_to_new_prefix={"model.language_model.": "model.", "visual.": None}
-    )
 
 
 def output_head(config: Any, embedding: VocabParallelEmbedding) -> Any:
