@@ -41,6 +41,8 @@ Cell = list[Any]
 
 _lock = threading.Lock()
 _lexemes: OrderedDict[str, Lexeme] = OrderedDict()
+_texts: dict[int, tuple[Lexeme, str]] = {}
+"""Of lexemes that grammars share."""
 
 
 def packed_rules(rules: Mapping[str, Node]) -> dict[str, Any]:
@@ -126,10 +128,8 @@ class _Lexemes:
         """The number of a lexeme's text."""
         place = self._places.get(id(lexeme))
         if place is None:
-            cells = _Cells()
-            cells.add(lexeme.item, None)
             place = self._places[id(lexeme)] = len(self.texts)
-            self.texts.append(json.dumps(cells.made, separators=(",", ":")))
+            self.texts.append(_text(lexeme))
         return place
 
 
@@ -193,6 +193,20 @@ def _node(kind: str, parts: list[Any], nodes: list[Node], lexemes: list[Lexeme])
         case "m":
             return Lexeme(nodes[parts[0]])
     raise ValueError(f"there is no node of the kind {kind!r}")
+
+
+def _text(lexeme: Lexeme) -> str:
+    known = _texts.get(id(lexeme))
+    if known is not None and known[0] is lexeme:
+        return known[1]
+    cells = _Cells()
+    cells.add(lexeme.item, None)
+    text = json.dumps(cells.made, separators=(",", ":"))
+    if len(text) <= _KEPT_LETTERS:
+        if len(_texts) >= _KEPT_LEXEMES:
+            _texts.clear()
+        _texts[id(lexeme)] = lexeme, text  # which keeps the lexeme's identity from being used again
+    return text
 
 
 def _lexeme(text: str) -> Lexeme:
