@@ -80,9 +80,13 @@ class ConstraintError(InfernixError):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        place = f" (at {bounded(self.location)})" if self.location is not None else ""
-        advice = f" Hint: {self.hint}" if self.hint else ""
-        return f"{self.message}{place}{advice}"
+        return self.told(self.location)
+
+    def told(self, location: str | None) -> str:
+        """Return message, place and hint as one text; ``location`` is how its reader writes the place."""
+        place = f" (at {bounded(location)})" if location is not None else ""
+        stop = "" if self.message.endswith((".", "!", "?")) else "."
+        return f"{self.message}{place}" + (f"{stop} Hint: {self.hint}" if self.hint else "")
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.message, self.location, self.hint))

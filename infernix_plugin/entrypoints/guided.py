@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
 from infernix_plugin import settings
-from infernix_plugin.entrypoints.options import REMOVED
+from infernix_plugin.entrypoints.ignored_fields import FORMATS, GUIDED, refuse_ignored, refuse_misplaced
 from infernix_plugin.errors import (
     ConflictingConstraints,
     ConstraintError,
     ConstraintTooLarge,
     InvalidSchema,
-    bounded,
-    excerpt,
 )
-
-FIELDS = {
-    "guided_choice": "choice",
-    "guided_regex": "regex",
-    "guided_grammar": "grammar",
-    "guided_json": "json",
-}
-"""Each field and its name in ``structured_outputs``. Where several are given, the first in this order counts."""
-
-_NEARLY = 0.85
-"""How alike two names are, of 1, for the one to be a slip of the pen for the other."""
 
 LIMITS = {
     "guided_regex": "guided_regex_bytes",
@@ -50,13 +35,14 @@ def read_guided(request: Any) -> str | None:
         The field that counts, ``None`` if there is none.
 
     Raises:
-        ConflictingConstraints: ``structured_outputs`` is there too, the value has not the field's type, or a field
-            is a misspelled one of these.
+        ConflictingConstraints: ``structured_outputs`` is there too, the value has not the field's type, or a
+            constraint stands where it would be ignored.
         ConstraintTooLarge, InvalidSchema: the source is too long, or cannot be written as JSON.
     """
     given = request.model_extra or {}
-    _refuse_misspelled(given)
-    field = next((name for name in FIELDS if given.get(name) is not None), None)
+    refuse_ignored(given, GUIDED, FORMATS["text" in getattr(type(request), "model_fields", ())])
+    refuse_misplaced({name: getattr(request, name, None) for name in ("chat_template_kwargs", "vllm_xargs")})
+    field = next((name for name in GUIDED if given.get(name) is not None), None)
     if field is None or _asks_for_call(getattr(request, "tool_choice", None)):
         return None
     if request.structured_outputs is not None:
@@ -66,7 +52,7 @@ def read_guided(request: Any) -> str | None:
     value = given[field]
     _check(field, value)
     try:
-        request.structured_outputs = StructuredOutputsParams(**{FIELDS[field]: value})
+        request.structured_outputs = StructuredOutputsParams(**{GUIDED[field]: value})
     except VLLMValidationError as error:
         raise ConflictingConstraints(f"The value of {field} is no constraint.", location=field) from error
     for other in ("response_format", "text"):
@@ -75,23 +61,9 @@ def read_guided(request: Any) -> str | None:
     return field
 
 
-def _refuse_misspelled(given: Mapping[str, Any]) -> None:
-    """A field that vLLM does not know it ignores, and the answer would have no constraint."""
-    for name in given:
-        if name in FIELDS or name in REMOVED:
-            continue
-        meant = get_close_matches(name, FIELDS, n=1, cutoff=_NEARLY)
-        if meant or name.startswith("guided_"):
-            raise ConflictingConstraints(
-                f"There is no field {excerpt(name)}, and it would be ignored.",
-                location=bounded(name),
-                hint=f"Did you mean {meant[0]}?" if meant else f"There are {', '.join(FIELDS)}.",
-            )
-
-
 def named_as_given(error: ConstraintError, field: str | None) -> ConstraintError:
     """Return an error that speaks of the field in ``structured_outputs``, with the place that the client wrote."""
-    if field is None or error.location != f"structured_outputs.{FIELDS[field]}":
+    if field is None or error.location != f"structured_outputs.{GUIDED[field]}":
         return error
     moved = copy.copy(error)
     moved.location = field
@@ -122,5 +94,5 @@ def _check(field: str, value: Any) -> None:
         raise ConstraintTooLarge(
             f"{field} has {size} bytes; {LIMITS[field]} is {limit}",
             location=field,
-            hint=f"structured_outputs.{FIELDS[field]} takes longer ones.",
+            hint=f"structured_outputs.{GUIDED[field]} takes longer ones.",
         )

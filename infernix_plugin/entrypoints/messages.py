@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
 from vllm.entrypoints.generate.base.protocol import JsonSchemaResponseFormat, ResponseFormat
-from vllm.exceptions import VLLMValidationError
-from vllm.sampling_params import StructuredOutputsParams
 
-from infernix_plugin.entrypoints.guided import FIELDS
-from infernix_plugin.entrypoints.options import REMOVED
+from infernix_plugin.entrypoints.ignored_fields import FORMATS, GUIDED, REMOVED, refuse_ignored
 from infernix_plugin.entrypoints.refusals import refusal
+from infernix_plugin.entrypoints.structured_outputs import FIELD as STRUCTURED
+from infernix_plugin.entrypoints.structured_outputs import read_structured_outputs
 from infernix_plugin.errors import ConflictingConstraints
-
-_STRUCTURED: TypeAdapter[StructuredOutputsParams] = TypeAdapter(StructuredOutputsParams)
 
 
 def carry_over(given: Any, request: Any) -> None:
@@ -28,34 +24,17 @@ def carry_over(given: Any, request: Any) -> None:
         VLLMValidationError: a field is malformed, or belongs to another API; becomes an HTTP 400.
     """
     extra = given.model_extra or {}
-    if extra.get("response_format") is not None:
-        raise refusal(
-            ConflictingConstraints(
-                "The Messages API has no response_format.",
-                location="response_format",
-                hint="Its name here is output_config.format.",
-            ),
-            "",
-        )
-    structured = extra.get("structured_outputs")
-    if structured is not None:
-        request.structured_outputs = _read(structured)
-    for name in (*FIELDS, *REMOVED):
+    try:
+        refuse_ignored(extra, (*GUIDED, STRUCTURED), FORMATS[2])
+        structured = extra.get(STRUCTURED)
+        if structured is not None:
+            request.structured_outputs = read_structured_outputs(structured)
+    except ConflictingConstraints as error:
+        raise refusal(error, "") from error
+    for name in (*GUIDED, *REMOVED):
         if extra.get(name) is not None:
             request.model_extra[name] = extra[name]
     form = given.output_config and given.output_config.format
     if form and request.response_format is None:  # vLLM drops a schema that is empty or missing
         empty = JsonSchemaResponseFormat(name=form.type, schema=form.json_schema)
         request.response_format = ResponseFormat(type=form.type, json_schema=empty)
-
-
-def _read(structured: Any) -> StructuredOutputsParams:
-    try:
-        return _STRUCTURED.validate_python(structured)
-    except VLLMValidationError as error:
-        none = ConflictingConstraints("structured_outputs must hold one constraint.", location="structured_outputs")
-        raise refusal(none, "") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(["structured_outputs", *map(str, first["loc"])])
-        raise refusal(ConflictingConstraints(f"{place}: {first['msg']}", location=place), "") from error

@@ -6,15 +6,9 @@ from collections.abc import Collection
 from typing import Any
 
 from infernix_plugin.entrypoints.carrier import refuse_reserved_tags
+from infernix_plugin.entrypoints.ignored_fields import REMOVED
 from infernix_plugin.errors import ConflictingConstraints, excerpt
 from infernix_plugin.structured_output.record import KEY
-
-REMOVED = {
-    "guided_json_object": 'structured_outputs: {"json_object": true}',
-    "guided_decoding_backend": "no option: there is one backend",
-    "guided_whitespace_pattern": "the server's setting max_whitespace",
-}
-"""Fields of older vLLM releases without a meaning today, and what to write; vLLM itself accepts and ignores them."""
 
 PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 """What a penalty is where nobody asks for one."""

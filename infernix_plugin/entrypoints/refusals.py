@@ -62,9 +62,7 @@ def _parameter(error: ConstraintError) -> str | None:
 
 
 def _message(error: ConstraintError) -> str:
-    place = f" (at {bounded(_place(error.location))})" if error.location else ""
-    hint = f" Hint: {error.hint}" if error.hint else ""
-    return f"{error.message}{place}{hint}"
+    return error.told(_place(error.location) if error.location else None)
 
 
 def _place(location: str) -> str:

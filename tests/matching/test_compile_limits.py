@@ -125,7 +125,7 @@ def test_those_who_wait_get_copies() -> None:
             threading.Event().wait(0.001)
         release.set()
         errors = [call.exception(PATIENCE) for call in calls]
-    assert {str(error) for error in errors} == {"too large (at 1:2) Hint: less"}
+    assert {str(error) for error in errors} == {"too large (at 1:2). Hint: less"}
     assert len({id(error) for error in errors}) == 3
 
 
