@@ -95,6 +95,25 @@ def test_the_log_that_an_error_names_is_there(tmp_path):
     assert "the model is broken" in log.read_text()
 
 
+def test_a_wrong_constraint_is_refused_before_a_server_starts(tiny_model, tmp_path):
+    grammar, schema = tmp_path / "g.gbnf", tmp_path / "s.json"
+    grammar.write_text('root ::= "a" |\n  b')
+    schema.write_text('{"type": "object", "minimun": 1}')
+    wrong = {
+        "offset 1": ("--regex", "a("),
+        "2:3": ("--grammar-file", str(grammar)),
+        "#/minimun": ("--json-schema-file", str(schema)),
+        "[1]": ("--choice", "a", "--choice", "\ud800"),
+    }
+    for place, options in wrong.items():
+        result = CliRunner().invoke(app, ["generate", str(tiny_model), "Hello.", *options])
+        assert result.exit_code == 1, result.output
+        assert result.stderr.startswith("infernix: error: ")
+        assert f"(at {place})" in result.stderr
+        assert "starting a server" not in result.stderr
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.parametrize("url", ["http://[::1", "http://", "http://host:port/v1", "ftp://host", "http://host:99999"])
 def test_what_is_no_url_of_a_server_is_wrong_usage(url):
     result = CliRunner().invoke(app, ["generate", url, "Hello."])

@@ -17,11 +17,12 @@ import typer
 from infernix_plugin.entrypoints.demo.process_group import ended_by_signals
 from infernix_plugin.entrypoints.demo.runner import cache_directory
 from infernix_plugin.entrypoints.demo.server import serve
+from infernix_plugin.entrypoints.generate.judging import judge
 from infernix_plugin.entrypoints.generate.request import GenerateOptions, fields_of
 from infernix_plugin.entrypoints.generate.waiting import Waiting
 from infernix_plugin.entrypoints.model_name import require_model
 from infernix_plugin.entrypoints.serve import command_line
-from infernix_plugin.errors import InfernixError
+from infernix_plugin.errors import ConstraintError, InfernixError
 
 
 class Exit(IntEnum):
@@ -29,7 +30,7 @@ class Exit(IntEnum):
 
     COMPLETE = 0
     REFUSED = 1
-    """The server refused the request, or failed."""
+    """The constraint was refused, by us or by the server, or the server failed."""
     CUT = 3
     """The answer stopped at a limit and is not complete."""
 
@@ -48,6 +49,12 @@ def run(model: str, options: GenerateOptions) -> Exit:
         typer.BadParameter: wrong usage.
     """
     fields = fields_of(options)
+    try:
+        if "://" not in model:
+            judge(model, fields["extra_body"].get("structured_outputs", {}))
+    except ConstraintError as error:
+        print(f"infernix: error: {error}", file=sys.stderr)
+        return Exit.REFUSED
     with _server(model) as (url, is_own):
         transport = openai.DefaultHttpxClient(trust_env=not is_own)  # no proxy on the way to ourselves
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, http_client=transport)
