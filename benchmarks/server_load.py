@@ -26,6 +26,10 @@ from tests.oracles.soak_languages import SOAK_LANGUAGES, SoakLanguage
 
 MAX_TOKENS = 200
 REFUSED = 400
+FILLER = "river tree " * 280
+"""Nearly a block of the KV cache: an output grows into a second one, for which another request may be preempted."""
+LONG_PROMPTS = 0.06
+"""Their share."""
 LIMITS = type(DEFAULT_CONNECTION_LIMITS)(max_connections=1000, max_keepalive_connections=100, keepalive_expiry=2.0)
 """vLLM closes a connection that was idle for 5 seconds. A client that keeps one as long may send a request into it."""
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
@@ -283,7 +287,8 @@ class Load:
         return {"model": self._model, "stream": True, "temperature": self._source.choice((0.7, 1.0, 1.3))}
 
     def _prompt(self) -> str:
-        return f"Write something: {self._source.random()}"
+        long = self._source.random() < LONG_PROMPTS
+        return f"{FILLER if long else ''}Write something: {self._source.random()}"
 
 
 def _constraint(language: SoakLanguage) -> dict[str, Any]:

@@ -23,6 +23,8 @@ PROCESSES = {
     "VLLM::Worker": "worker",
 }
 """What the processes of a server are, by the names that the kernel has of them, which are short."""
+HELPERS = "helpers"
+"""All others: those that compile constraints, and Python's own that tracks resources."""
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 """Values by metric name and labels."""
 
@@ -106,7 +108,7 @@ def resident_bytes(session: int) -> dict[str, int]:
             name, _, rest = status.read_text(encoding="ascii", errors="replace").partition("(")[2].rpartition(")")
             fields = rest.split()
             if int(fields[3]) == session:
-                sizes[PROCESSES.get(name, name)] += int(fields[21]) * page
+                sizes[PROCESSES.get(name, HELPERS)] += int(fields[21]) * page
         except (OSError, ValueError, IndexError):
             continue  # it ended meanwhile
     return dict(sizes)

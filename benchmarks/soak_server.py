@@ -27,7 +27,7 @@ from benchmarks.server_load import Load, Tally
 from benchmarks.server_watch import MIB, ServerWatch, Watched, our_metrics
 from infernix_plugin.entrypoints.demo.server import ServerProcess, serve
 
-CACHE_BYTES = 256 << 10
+CACHE_BYTES = 512 << 10
 LATE_RECORDS = 600
 """Tenths of a second for which the records of clients that left may be late."""
 KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
@@ -54,6 +54,8 @@ class Soaked:
     error_lines: list[str]
     uncounted: int = 0
     """Constrained outputs and refusals that the server's metrics have too few of, or too many."""
+    preempted: int = 0
+    """How often vLLM took a running request's memory away, which then begins again where it was."""
 
     @property
     def complaints(self) -> list[str]:
@@ -82,7 +84,13 @@ def soak(server: ServerProcess, load: Load, *, streams: int, seconds: float) -> 
             break
         time.sleep(0.1)
     new = [line for line in server.error_lines() if line not in errors]
-    return Soaked(tally, watch.watched, server.exit_code() is None, new, round(uncounted))
+    alive = server.exit_code() is None
+    return Soaked(tally, watch.watched, alive, new, round(uncounted), _preempted(server) if alive else 0)
+
+
+def _preempted(server: ServerProcess) -> int:
+    counts = re.findall(r"^vllm:num_preemptions_total\{.*\} (\S+)$", server.metrics_text(), re.MULTILINE)
+    return round(sum(map(float, counts)))
 
 
 def _counted(server: ServerProcess) -> tuple[float, float]:
@@ -108,6 +116,7 @@ def table(soaked: Soaked, *, streams: int, seconds: float) -> str:
         "outputs judged": f"{tally.outputs:,}",
         "tokens": f"{tally.tokens:,}",
         "faults injected": ", ".join(f"{count:,} x {name}" for name, count in sorted(tally.faults.items())),
+        "requests preempted for lack of KV cache": f"{soaked.preempted:,}",
         "grammars the engine built, found in its cache": f"{built:,.0f}, {hits:,.0f}",
         "**wrong outputs**": f"{len(tally.wrong)}",
         "**committed tokens lost**": f"{tally.lost}",
@@ -136,11 +145,11 @@ PAGE = """# Soak of a server
 
 Made by `{command}` on the tiny checkpoint, `vllm serve` on a CPU with MTP drafts. Streams of every kind of constraint
 run side by side, in Chat, Responses and Messages, with several outputs of a request, behind reasoning, and as forced
-calls; clients leave in the middle, send constraints that are wrong, as expensive as the limits let them, or lead to a
-dead end, and the cache of compiled grammars is so small ({cache} KiB) that constraints in use are forgotten and
-compiled again. Every output is judged by an oracle that shares no code with the plugin, and its record by how it
-ended; the tokens of a Chat stream must add up to what the server says it committed, and the server's metrics to what
-the clients saw.
+calls. Clients leave in the middle, send constraints that are wrong, as expensive as the limits let them, or lead to a
+dead end. The cache of compiled grammars is so small ({cache} KiB) that constraints in use are forgotten and compiled
+again, and so is the KV cache, so that requests are preempted. Every output is judged by an oracle that shares no code
+with the plugin, and its record by how it ended. The tokens of a Chat stream must add up to what the server says it
+committed, and the server's metrics to what the clients saw.
 
 {table}
 Slopes are least squares over resident memory. {memory}

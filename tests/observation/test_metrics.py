@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from infernix_plugin import errors, settings
@@ -109,6 +111,22 @@ def test_labels_are_fixed_words():
                 for label, word in sample.labels.items():
                     assert label not in known or word in known[label], sample
     assert kind_label({"kind": "a word of a client"}) == "other"
+
+
+WORDS = st.one_of(st.none(), st.text(), st.sampled_from([*LABELS["kind"], *LABELS["cache"], "error"]))
+
+
+@given(kind=st.text() | st.sampled_from(LABELS["kind"]), cache=WORDS, error=WORDS, reason=WORDS)
+def test_whatever_a_record_says_labels_stay_words_of_their_sets(kind, cache, error, reason):
+    """A record comes from another process, and what it says from a client's request."""
+    record = {**RECORD, "kind": kind, "cache": cache}
+    if error is not None:
+        record["error"] = {"type": error, "message": kind, "location": kind, "hint": kind}
+    metrics().count(record, outcome_of(record, reason), FIGURES)
+    test_labels_are_fixed_words()
+    settled = settling._line(Ended("chat-1", 0, reason, record, None), outcome_of(record, reason))
+    assert settled["kind"] in LABELS["kind"]
+    assert settled["outcome"] in LABELS["outcome"]
 
 
 class Unlisted(errors.ConstraintError):
