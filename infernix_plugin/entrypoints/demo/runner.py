@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -26,6 +27,7 @@ from infernix_plugin.entrypoints.demo.jobs import (
     jobs,
 )
 from infernix_plugin.entrypoints.demo.process_group import ProcessGroup, ended_by_signals
+from infernix_plugin.entrypoints.demo.progress import under_way
 from infernix_plugin.entrypoints.demo.report import Answer, Refusal, Report
 from infernix_plugin.entrypoints.demo.server import (
     DraftCounts,
@@ -182,16 +184,17 @@ class _Demo:
     def _wait(self, server: ServerProcess) -> None:
         started = time.monotonic()
         self._console.print(f"Starting vllm serve at {server.url}, log in {server.log} ...", soft_wrap=True)
-        with self._console.status("starting vllm serve") as status:
-            server.wait_until_healthy(lambda waited: status.update(f"starting vllm serve: {waited}"))
+        with under_way(self._console, "starting vllm serve") as passed:
+            server.wait_until_healthy(passed)
         self._console.print(f"It is healthy after {time.monotonic() - started:.0f} s.")
 
     def _offline(self, engine: Engine) -> list[str]:
         """Every job in one batch through ``LLM.generate``."""
         report = Report("A tiny Qwen3.5: LLM.generate, all jobs in one batch, MTP with 3 draft tokens, temperature 1")
-        started = time.monotonic()
-        with self._console.status("running LLM.generate"):
-            records = _generate_offline(engine, self._logs / "offline.log")
+        started, log = time.monotonic(), self._logs / "offline.log"
+        self._console.print(f"Starting LLM.generate with all jobs in one batch, log in {log} ...", soft_wrap=True)
+        with under_way(self._console, "running LLM.generate") as passed:
+            records = _generate_offline(engine, log, passed)
         for job, record in zip(jobs(), records, strict=True):
             drafts = DraftCounts(record["drafted"], record["accepted"])
             report.add(job, "offline", Answer(record["text"], record["finish_reason"], drafts, None))
@@ -201,7 +204,7 @@ class _Demo:
         return report.problems
 
 
-def _generate_offline(engine: Engine, log: Path) -> list[dict[str, Any]]:
+def _generate_offline(engine: Engine, log: Path, report: Callable[[str], None]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="infernix-demo-") as scratch:
         result = Path(scratch) / "result.json"
         options = {name: value for name, value in engine.options.items() if name != "served_model_name"}
@@ -209,15 +212,23 @@ def _generate_offline(engine: Engine, log: Path) -> list[dict[str, Any]]:
         command = [sys.executable, "-m", module, str(engine.model), json.dumps(options), str(result)]
         group = ProcessGroup(command, log=log, environment=engine_environment())
         try:
-            code = group.wait(OFFLINE_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise EngineError(f"LLM.generate took longer than {OFFLINE_SECONDS} s. {group.log_summary()}") from None
+            code = _end_of(group, report)
         finally:
             group.stop()
         if code != 0:
             raise EngineError(f"LLM.generate ended with exit code {code}. {group.log_summary()}")
         records: list[dict[str, Any]] = json.loads(result.read_text(encoding="utf-8"))
         return records
+
+
+def _end_of(group: ProcessGroup, report: Callable[[str], None]) -> int:
+    """Wait for the exit code; ``report`` is called twice a second with the time waited."""
+    started = time.monotonic()
+    while (waited := time.monotonic() - started) < OFFLINE_SECONDS:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return group.wait(0.5)
+        report(f"{waited:.0f} s")
+    raise EngineError(f"LLM.generate took longer than {OFFLINE_SECONDS} s. {group.log_summary()}")
 
 
 def _send_everything(server: ServerProcess, engine: Engine, report: Report, progress: Callable[[str], None]) -> None:
