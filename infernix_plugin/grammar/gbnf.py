@@ -60,6 +60,8 @@ class _GbnfReader(RuleReader):
     def __init__(self, text: str, options: GrammarOptions) -> None:
         super().__init__(text, options)
         self.tokens: list[tuple[int, int]] = []
+        self._across: int | None = None
+        """Where the first literal begins that goes over the end of a line."""
         self._names = {match[1] for match in _DEFINED_NAME.finditer(text)}
 
     def _read_statement(self) -> None:
@@ -168,6 +170,8 @@ class _GbnfReader(RuleReader):
         while self._at < len(self._text):
             budget.checkpoint()
             if self._text[self._at] == '"':
+                if self._across is None and "\n" in self._text[start : self._at]:
+                    self._across = start
                 self._at += 1
                 return Literal("".join(parts))
             plain = _PLAIN_TEXT.match(self._text, self._at)
@@ -176,6 +180,12 @@ class _GbnfReader(RuleReader):
                 self._at = plain.end()
             else:
                 parts.append(self._read_escape())
+        if self._across is not None:  # it may have taken the mark that opens the next one for its own end
+            raise self._error(
+                "this literal goes over the end of its line, and the last one is never closed",
+                "add a '\"', and write \\n for a line end that is meant",
+                self._across,
+            )
         raise self._error("this literal is never closed", "add a '\"'", start)
 
     def _read_class(self) -> CharSet:

@@ -124,4 +124,5 @@ def _refuse_ignored_options(params: Any) -> None:
     }
     for name, hint in refused.items():
         if getattr(params, name, None):
-            raise ConflictingConstraints(f"structured_outputs.{name} is not supported.", location=name, hint=hint)
+            place = f"structured_outputs.{name}"
+            raise ConflictingConstraints(f"{place} is not supported.", location=place, hint=hint)

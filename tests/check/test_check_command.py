@@ -85,7 +85,7 @@ def test_every_kind_is_supported(write, name, content, kind, expected, engine):
          "maxLenght"),
         ("a.json", '{"properties": {"type": {"type": "frog"}}}', None, "InvalidSchema", "#/properties/type/type",
          "type"),
-        ("a.json", '{"uniqueItems": true, "contains": {}}', None, "UnsupportedSchema", "#", "uniqueItems"),
+        ("a.json", '{"uniqueItems": true, "contains": {}}', None, "UnsupportedSchema", "#/contains", "contains"),
         ("a.json", '{"type": ', None, "InvalidSchema", "1:10", None),
         ("a.json", '{"type": "integer", "minimum": 5, "maximum": 4}', None, "UnsatisfiableConstraint", "#", None),
         ("a.gbnf", "root ::= b", None, "InvalidGrammar", "1:10", None),

@@ -225,6 +225,8 @@ def test_token_terminals() -> None:
         ('root ::= "a"\nroot ::= "b"', "2:1", "already defined at 1:1"),
         ('root ::= "a" x ::= "b"', "1:16", "own line"),
         ('root ::= "a', "1:10", "never closed"),
+        ('root ::= a b\na ::= "x\nb ::= "y"\n', "2:7", "over the end of its line"),
+        ('root ::= "x\ny" "a', "1:10", "over the end of its line"),
         ("root ::= [a", "1:10", "never closed"),
         ("root ::= [a-", "1:10", "never closed"),
         ("root ::= []", "1:10", "empty class"),

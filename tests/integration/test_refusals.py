@@ -178,3 +178,10 @@ def test_lark_is_ours_where_we_read_it_and_xgrammars_where_only_it_does():
 def test_translation_refuses(fields, kind):
     with pytest.raises(kind):
         ask(**fields)
+
+
+@pytest.mark.parametrize("option", ["whitespace_pattern", "disable_any_whitespace", "disable_additional_properties"])
+def test_an_option_that_is_refused_has_its_place(option):
+    with pytest.raises(ConflictingConstraints) as refused:
+        ask(json="{}", **{option: " " if option == "whitespace_pattern" else True})
+    assert refused.value.location == f"structured_outputs.{option}"

@@ -358,7 +358,7 @@ REFUSED = [
         UnsatisfiableConstraint,
         "#",
     ),
-    ({"uniqueItems": True, "contains": {"type": "integer"}, "type": "array"}, UnsupportedSchema, "#"),
+    ({"uniqueItems": True, "contains": {"type": "integer"}, "type": "array"}, UnsupportedSchema, "#/contains"),
     (
         {
             "type": "array",

@@ -129,7 +129,11 @@ BAD = {
         "use_beam_search",
         "beam",
     ),
-    "whitespace pattern": (structured(json={}, whitespace_pattern=" "), "whitespace_pattern", "whitespace_pattern"),
+    "whitespace pattern": (
+        structured(json={}, whitespace_pattern=" "),
+        "structured_outputs.whitespace_pattern",
+        "max_whitespace",
+    ),
 }
 
 

@@ -28,6 +28,7 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
+from infernix_plugin.grammar.json_schema.contradictions import contradiction
 from infernix_plugin.grammar.json_schema.json_value import ROOT
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reducer import Reducer, refusal
@@ -105,7 +106,9 @@ class Lowering:
         grammar = Grammar({**self._rules, **values.shared_rules(self._options)})
         alive = productive_rules(grammar.rules)
         if grammar.root not in alive:
-            raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=self._culprit((ROOT,), alive))
+            place = self._culprit((ROOT,), alive)
+            hint = contradiction(self._reducer.schema_at(place))
+            raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=place, hint=hint)
         if self._watched:
             places = watched_places(self._reducer, self._watched.__contains__)
             grammar = replace(grammar, unique=UniqueItems(places))
@@ -308,7 +311,7 @@ class Lowering:
         if branch.counts:
             raise UnsupportedSchema(
                 "uniqueItems is not supported beside contains",
-                location=pointer_of(goal),
+                location=pointer_of((branch.counts[0].place,)),
                 hint="drop one of the two",
             )
         if not has_supply(self._reducer, branch, goal):

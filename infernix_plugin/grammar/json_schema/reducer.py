@@ -17,7 +17,7 @@ from infernix_plugin.grammar.json_schema.complement import absorbed, complement,
 from infernix_plugin.grammar.json_schema.derivatives import Derivatives, Intersection, Undecided
 from infernix_plugin.grammar.json_schema.evaluated import unevaluated
 from infernix_plugin.grammar.json_schema.facts import KnownFacts
-from infernix_plugin.grammar.json_schema.json_value import identity
+from infernix_plugin.grammar.json_schema.json_value import Json, identity
 from infernix_plugin.grammar.json_schema.keywords import Option, Reading, Union
 from infernix_plugin.grammar.json_schema.membership import Membership
 from infernix_plugin.grammar.json_schema.reader import Document
@@ -119,6 +119,10 @@ class Reducer:
             location=location,
             hint="make them exclusive by type or by a required const member, or use anyOf",
         )
+
+    def schema_at(self, pointer: str) -> Json:
+        """What stands at a place of the document."""
+        return self._document.at(pointer)
 
     def shape(self, goal: Goal) -> Shape:
         """What satisfies every schema of the goal."""

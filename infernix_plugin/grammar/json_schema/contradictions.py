@@ -1,0 +1,36 @@
+"""Two keywords of one schema that no value satisfies together, to be named where a schema is refused."""
+
+from __future__ import annotations
+
+from infernix_plugin.grammar.json_schema.json_value import Json, Number
+
+_NUMBERS, _STRINGS, _ARRAYS, _OBJECTS = ("number", "integer"), ("string",), ("array",), ("object",)
+_BOUNDS = (
+    ("minimum", "maximum", _NUMBERS),
+    ("minimum", "exclusiveMaximum", _NUMBERS),
+    ("exclusiveMinimum", "maximum", _NUMBERS),
+    ("exclusiveMinimum", "exclusiveMaximum", _NUMBERS),
+    ("minLength", "maxLength", _STRINGS),
+    ("minItems", "maxItems", _ARRAYS),
+    ("minContains", "maxItems", _ARRAYS),
+    ("minProperties", "maxProperties", _OBJECTS),
+)
+"""A lower bound, an upper one, and the types whose values both are about."""
+
+
+def contradiction(schema: Json) -> str | None:
+    """Say which bounds exclude each other, or ``None`` if none do."""
+    if not isinstance(schema, dict):
+        return None
+    kind = schema.get("type")
+    for low, high, about in _BOUNDS:
+        if kind not in about or (low == "minContains" and "contains" not in schema):
+            continue
+        least, most = schema.get(low), schema.get(high)
+        if not isinstance(least, Number) or not isinstance(most, Number) or least.value is None or most.value is None:
+            continue
+        if least.value > most.value:
+            return f"{low} {least.text} is more than {high} {most.text}."
+        if least.value == most.value and (low.startswith("exclusive") or high.startswith("exclusive")):
+            return f"{low} and {high} are both {least.text}, which leaves nothing between them."
+    return None
