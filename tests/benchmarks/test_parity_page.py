@@ -16,7 +16,7 @@ def verdict(behind=(), off=0.001, tokens=None):
     """Forty tokens, of which the first ones are so far behind the best."""
     gaps = torch.zeros(40)
     gaps[: len(behind)] = torch.tensor(behind)
-    return Verdict([Judged(tokens or list(range(40)), gaps, torch.full((40,), off))])
+    return Verdict([Judged(tokens or list(range(40)), gaps, torch.full((40,), off), gaps < TIE)])
 
 
 def test_ties_are_counted_and_more_is_a_fault():

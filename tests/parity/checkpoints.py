@@ -35,8 +35,7 @@ VISION = {
 class Bounds:
     """What depends on how far logits are apart.
 
-    ``tie``: nearer logits are equal in bfloat16. ``far``: bound on each difference of a log-probability; where two
-    experts tie, or two blocks of sparse attention, a token may be computed by the other one.
+    ``tie``: logits that are nearer are equal in bfloat16. ``far``: bound on each difference of a log-probability.
     """
 
     tie: float = 0.06
@@ -67,7 +66,7 @@ def make_checkpoint(family: str, folder: Path, *, drafts: bool = True) -> Checkp
     model, options, bounds = text, {}, Bounds()
     if family in ("qwen3.5-moe", "flash-next"):
         divide_head(text, QUIET)
-        bounds = Bounds(tie=0.03, far=0.1)
+        bounds = Bounds(tie=1 / 64, far=0.1)
     if family == MULTIMODAL:
         model, options = folder / "multimodal", {"language_model_only": True}
         make_multimodal(text, model)
@@ -88,7 +87,7 @@ def divide_head(folder: Path, divisor: int) -> None:
 
 def make_multimodal(text: Path, folder: Path) -> None:
     """Write the weights of a text model as part of a multimodal checkpoint in two files, beside a vision tower."""
-    shutil.copytree(text, folder)
+    shutil.copytree(text, folder, dirs_exist_ok=True)
     inner = json.loads((text / "config.json").read_text())
     inner["rope_parameters"] |= {"mrope_section": [3, 3, 2], "mrope_interleaved": True}
     kind = inner["model_type"].removesuffix("_text")
