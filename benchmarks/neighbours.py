@@ -160,8 +160,11 @@ times {seconds:.0f} seconds each. The time per token is that of a whole stream; 
 | | calm | under attack | ratio |
 |:--|--:|--:|--:|
 {rows}
-Hostile requests: {outcomes}. The machine has {cores} cores, and everything runs on them: the model, the server, its
-compiles, at most two at a time, the clients, and whatever else was running.
+Hostile requests: {outcomes}.
+
+The machine has {cores} cores, and everything runs on them: the model, the server, the processes that compile, the
+clients, those of the attack too, and whatever else was running, on calm and attack alike. The load average at the end
+was {load:.0f}.
 """
 
 
@@ -201,6 +204,7 @@ def main(
         outcomes=outcomes,
         counts=" and ".join(f"{len(neighbours.per_token[attacked])}" for attacked in (False, True)),
         cores=os.cpu_count(),
+        load=os.getloadavg()[2],
     )
     print(text, *errors, sep="\n")
     if page is not None:

@@ -48,12 +48,14 @@ class Setup:
         cache_bytes: for what engines keep between grammars.
         seconds: processor time of one compile.
         memory_bytes: that a worker may use beyond what the nursery holds.
+        niceness: steps by which all of them give way to the server.
     """
 
     options: GrammarOptions
     cache_bytes: int
     seconds: float
     memory_bytes: int
+    niceness: int = NICENESS
 
     def packed(self) -> bytes:
         """As JSON."""
@@ -70,10 +72,11 @@ def main(control: int, lifeline: int) -> None:
     """Serve until the socket ``control`` is closed at its other end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's, which is for the server
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the workers
-    os.nice(NICENESS)
     with socket.socket(fileno=control) as orders, contextlib.suppress(OSError):
-        setup, *vocabulary = frames.receive(orders)
-        planning = _Planning(Setup.unpacked(setup), wire.unpacked_domain(vocabulary))
+        packed, *vocabulary = frames.receive(orders)
+        setup = Setup.unpacked(packed)
+        os.nice(setup.niceness)
+        planning = _Planning(setup, wire.unpacked_domain(vocabulary))
         gc.collect()
         gc.freeze()  # so that workers share the pages
         while places := socket.recv_fds(orders, 1, 1)[1]:

@@ -1,7 +1,8 @@
 """Try one family of the corpus: ``attempt.py FAMILY SECONDS BYTES [isolated]``; one JSON line for each.
 
 The process may use ``BYTES`` of address space more than it has once an engine is loaded, so a constraint that takes
-more ends it. With ``isolated`` constraints are compiled as in a server, and the bound is that of its workers.
+more ends it. With ``isolated`` constraints are compiled as in a server, and the bound is that of its workers; but nothing is
+served here, so they give way to nobody and may wait for a core as long as it takes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 
 from infernix_plugin import ConstraintCompiler, ConstraintError, MaskState, OutputConstraint, TokenDomain
 from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.isolation import pool
 from infernix_plugin.isolation.nursery import Setup
 from infernix_plugin.isolation.planner import IsolatedPlanner
 from infernix_plugin.matching.engines.select import Engines
@@ -124,7 +126,8 @@ def _below(ancestor: int) -> list[tuple[int, list[str]]]:
 def main(family: str, seconds: float, memory: int, *, isolated: bool) -> None:
     compiler = ConstraintCompiler(domain(), max_compile_seconds=seconds)
     if isolated:
-        setup = Setup(GrammarOptions(), 256 << 20, seconds, memory)
+        pool.WAITING, pool.LONG_NICENESS = 1000, 0
+        setup = Setup(GrammarOptions(), 256 << 20, seconds, memory, niceness=0)
         compiler.plan_with(partial(_planner, setup, compiler.domain), 4)
     for warm in ('root ::= "(" root ")" | "x"', 'root ::= "x"'):
         compiler.compile(OutputConstraint.grammar(warm))
@@ -139,7 +142,7 @@ def main(family: str, seconds: float, memory: int, *, isolated: bool) -> None:
             result = outcome(compiler, make)
         took = {"seconds": monotonic() - started, "cpu_seconds": process_time() - worked, "peak_bytes": peak() - before}
         if workers is not None:
-            took["cpu_seconds"] = workers.cpu_seconds
+            took["worker_seconds"] = workers.cpu_seconds
             took["peak_bytes"] = max(workers.peak, took["peak_bytes"])
         print(json.dumps({"name": name, "outcome": result, **took}), flush=True)
 
