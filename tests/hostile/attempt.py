@@ -1,8 +1,8 @@
 """Try one family of the corpus: ``attempt.py FAMILY SECONDS BYTES [isolated]``; one JSON line for each.
 
 The process may use ``BYTES`` of address space more than it has once an engine is loaded, so a constraint that takes
-more ends it. With ``isolated`` constraints are compiled as in a server, and the bound is that of its workers; but nothing is
-served here, so they give way to nobody and may wait for a core as long as it takes.
+more ends it. With ``isolated`` constraints are compiled as in a server, and the bound is that of its workers; but nothing
+is served here, so they give way to nobody and may wait for a core as long as it takes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from time import monotonic, process_time
+from time import monotonic, thread_time
 
 import numpy as np
 
@@ -137,10 +137,10 @@ def main(family: str, seconds: float, memory: int, *, isolated: bool) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
     for name, make in FAMILIES[family].items():
         before = forget_peak()
-        started, worked = monotonic(), process_time()
+        started, worked = monotonic(), thread_time()
         with Workers() if isolated else contextlib.nullcontext() as workers:
             result = outcome(compiler, make)
-        took = {"seconds": monotonic() - started, "cpu_seconds": process_time() - worked, "peak_bytes": peak() - before}
+        took = {"seconds": monotonic() - started, "cpu_seconds": thread_time() - worked, "peak_bytes": peak() - before}
         if workers is not None:
             took["worker_seconds"] = workers.cpu_seconds
             took["peak_bytes"] = max(workers.peak, took["peak_bytes"])
