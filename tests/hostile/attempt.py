@@ -1,8 +1,8 @@
 """Try one family of the corpus: ``attempt.py FAMILY SECONDS BYTES [isolated]``; one JSON line for each.
 
 The process may use ``BYTES`` of address space more than it has once an engine is loaded, so a constraint that takes
-more ends it. With ``isolated`` constraints are compiled as in a server, and the bound is that of its workers; but nothing
-is served here, so they give way to nobody and may wait for a core as long as it takes.
+more ends it. With ``isolated`` constraints are compiled as in a server, and the bound is that of its workers. But
+nothing is served here, so they give way to nobody and may wait for a core as long as it takes.
 """
 
 from __future__ import annotations
