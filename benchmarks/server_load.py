@@ -191,6 +191,7 @@ class Load:
             "tools": [{"type": "function", "function": tool} for tool in TOOLS],
             "tool_choice": "required",
             "parallel_tool_calls": False,
+            "messages": [{"role": "user", "content": "Write something."}],  # the tools take half of the context
         }
         answer = await server_streams.chat(self._client, self._request(None, NO_THINKING, **fields))
         self._count(answer, "call")
