@@ -11,15 +11,21 @@ from infernix_plugin.model_executor.tiny import make_tiny_draft
 CODE = """
 from infernix_plugin.seams.cpu_faults import install_import_repairs
 install_import_repairs()
+import importlib
 import sys
 import vllm.model_executor.model_loader.weight_utils as weight_utils
 import vllm.platforms as platforms
 from vllm.model_executor.models.registry import ModelRegistry
 from infernix_plugin.plugin import register
+from infernix_plugin.seams.flash_next import REGISTRATION
+from infernix_plugin.seams.table import ALL
 
 SHARD = "model.layers.1.ple.ple_embedding.ngram_embedding.shard_0.weight"
 ARCHITECTURES = [name for name in ModelRegistry.models if name.startswith("Qwen4Exp")]
 print("architectures", *ARCHITECTURES)
+
+
+KIND = "cuda"
 
 
 class Gpu(type(platforms.current_platform)):
@@ -27,7 +33,10 @@ class Gpu(type(platforms.current_platform)):
         return False
 
     def is_cuda(self):
-        return True
+        return KIND == "cuda"
+
+    def is_rocm(self):
+        return KIND == "rocm"
 
 
 def state():
@@ -36,15 +45,37 @@ def state():
     return models, weight_utils.should_skip_weight(SHARD, None)
 
 
-untouched, every_model = state(), dict(ModelRegistry.models)
+MODELS_AND_RUNNER = ("vllm.model_executor.", "vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.mamba_utils",
+                     "vllm.v1.sample.")
+
+
+def attributes():
+    # What seams may replace in models, their layers and loaders, and in the first runner, as it is now.
+    found = {}
+    for seam in ALL:
+        if seam.module.startswith(MODELS_AND_RUNNER):
+            holder = importlib.import_module(seam.module)
+            *path, last = seam.attribute.split(".")
+            for part in path:
+                holder = getattr(holder, part)
+            found[seam.module, seam.attribute] = vars(holder)[last]
+    return found
+
+
+untouched, every_model, replaceable = state(), dict(ModelRegistry.models), attributes()
 real = platforms.current_platform
 platforms._current_platform = Gpu()
-register()
-assert state() == untouched and dict(ModelRegistry.models) == every_model, "changed on a GPU"
+for KIND in ("cuda", "rocm"):
+    register()
+    assert state() == untouched and dict(ModelRegistry.models) == every_model, "changed on a GPU"
+    changed = [name for name, value in attributes().items() if value is not replaceable[name]]
+    assert not changed, changed
 print("GPU", *untouched[0].values(), untouched[1])
 
 platforms._current_platform = real
 register()
+unchanged = [name for name, value in attributes().items() if value is replaceable[name]]
+assert unchanged == [(REGISTRATION.module, REGISTRATION.attribute)], unchanged  # it replaces entries, no attribute
 models, skipped = state()
 print("CPU", *models.values(), skipped)
 others = {name: entry for name, entry in ModelRegistry.models.items() if name not in ARCHITECTURES}
