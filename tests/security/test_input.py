@@ -64,6 +64,7 @@ def test_an_error_quotes_a_bounded_part_of_the_input(name):
     assert len(str(shown)) + len(shown.parameter) < MOST
     assert len(refused.value.message) + len(refused.value.hint or "") < MOST
     assert "k" * 500 not in str(shown) + shown.parameter
+    assert len(str(refused.value)) < 2 * MOST, "offline, the exception itself is what is seen"
 
 
 def test_vllms_own_errors_quote_a_bounded_part_too():
