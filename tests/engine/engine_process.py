@@ -1,8 +1,13 @@
-"""A real vLLM engine in a process of its own, so that the plugin never touches the test process."""
+"""A real vLLM engine in a process of its own, so that the plugin never touches the test process.
+
+The processes are copies of one that has imported vLLM and done nothing else, as a program has before it makes an
+``LLM``: importing it costs more than starting a tiny engine.
+"""
 
 import multiprocessing
 import os
 from collections.abc import Callable
+from multiprocessing import forkserver
 from typing import Any
 
 SMALL = {
@@ -20,6 +25,9 @@ ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
 }
 
+_COPIES = multiprocessing.get_context("forkserver")
+_COPIES.set_forkserver_preload(["vllm.entrypoints.llm"])
+
 
 class EngineProcess:
     """Answers batches of requests. Close it."""
@@ -33,18 +41,14 @@ class EngineProcess:
         **arguments: Any,
     ) -> None:
         """Start; ``prepare``, a function of a module, is called in the new process before vLLM is imported."""
-        context = multiprocessing.get_context("spawn")
+        environment = {**os.environ, **ENVIRONMENT, **(environment or {})}
+        if prepare is None:
+            _start_the_original()
+        context = _COPIES if prepare is None else multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = {**SMALL, **arguments}
-        self._process = context.Process(target=_serve, args=(theirs, prepare, model, arguments))
-        before = dict(os.environ)
-        # The process is born with it: set later, the number of threads has no effect if its modules import torch.
-        os.environ.update({**ENVIRONMENT, **(environment or {})})
-        try:
-            self._process.start()
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        self._process = context.Process(target=_serve, args=(theirs, environment, prepare, model, arguments))
+        self._process.start()
         theirs.close()
         self._answer()
 
@@ -77,7 +81,22 @@ class EngineProcess:
         return value
 
 
-def _serve(pipe: Any, prepare: Callable[[], None] | None, model: str, arguments: dict[str, Any]) -> None:
+def _start_the_original() -> None:
+    """Start the process that the others are copies of, if it is not there."""
+    before = dict(os.environ)
+    os.environ.update(ENVIRONMENT)  # some of it is read while vLLM is imported
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _serve(
+    pipe: Any, environment: dict[str, str], prepare: Callable[[], None] | None, model: str, arguments: dict[str, Any]
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     if prepare is not None:
         prepare()
     from vllm import LLM
