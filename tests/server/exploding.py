@@ -1,29 +1,76 @@
-"""A logits processor that raises in the worker when a request says so: the fault that no request is to blame for."""
+"""Faults that no request is to blame for, each switched on by a request's ``vllm_xargs``: {"explode": what}."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from vllm.v1.sample.logits_processor import LogitsProcessor
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
+
+from infernix_plugin.errors import InvalidRegex
 
 MESSAGE = "exploded on purpose"
+WORKER = "worker"
+"""The worker raises in the step that the request joins."""
+LOGITS = "logits"
+"""The model's logits of this request are NaN after a few tokens."""
+COMPILE = "compile"
+"""The engine core refuses what the API server has accepted; the message quotes the constraint."""
+
+
+def _wish(params: Any) -> Any:
+    return (params.extra_args or {}).get("explode")
 
 
 class Exploding(LogitsProcessor):
-    """Raises in the step that a request with ``vllm_xargs: {"explode": 1}`` joins."""
+    """For :data:`WORKER` and :data:`LOGITS`."""
+
+    AFTER = 3
+    """Output tokens, then the logits are NaN."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
         self._lit = False
+        self._broken: dict[int, Any] = {}
 
     def is_argmax_invariant(self) -> bool:
-        return True
+        return False
 
     def update_state(self, batch_update: Any) -> None:
-        if batch_update is not None:
-            for _, params, _, _ in batch_update.added:
-                self._lit = self._lit or "explode" in (params.extra_args or {})
+        if batch_update is None:
+            return
+        for index in batch_update.removed:
+            self._broken.pop(index, None)
+        for index, params, _, output in batch_update.added:
+            self._lit = self._lit or _wish(params) == WORKER
+            self._broken.pop(index, None)
+            if _wish(params) == LOGITS:
+                self._broken[index] = output
+        for source, target, direction in batch_update.moved:
+            moved, other = self._broken.pop(source, None), self._broken.pop(target, None)
+            if moved is not None:
+                self._broken[target] = moved
+            if other is not None and direction is MoveDirectionality.SWAP:
+                self._broken[source] = other
 
     def apply(self, logits: Any) -> Any:
         if self._lit:
             raise RuntimeError(MESSAGE)
+        for index, output in self._broken.items():
+            if len(output) >= self.AFTER:
+                logits[index] = float("nan")
         return logits
+
+
+class Refusing(AsyncScheduler):
+    """For :data:`COMPILE`."""
+
+    def __init__(self, *args: Any, structured_output_manager: Any, **kwargs: Any) -> None:
+        super().__init__(*args, structured_output_manager=structured_output_manager, **kwargs)
+        prepare = structured_output_manager._prepare
+
+        def refuse(request: Any, *rest: Any) -> Any:
+            if _wish(request.sampling_params) == COMPILE:
+                raise InvalidRegex(f"this is refused: {request.sampling_params.structured_outputs}")
+            return prepare(request, *rest)
+
+        structured_output_manager._prepare = refuse

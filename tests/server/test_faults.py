@@ -7,6 +7,9 @@ import json
 import os
 import re
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,12 +20,14 @@ from benchmarks.server_load import Load
 from benchmarks.server_watch import our_metrics
 from benchmarks.soak_server import soak, stop_token
 from infernix_plugin.entrypoints.demo.server import serve
-from tests.server.exploding import MESSAGE
+from tests.server.endings import BOTH, ENDPOINTS, running, send
+from tests.server.exploding import COMPILE, LOGITS, MESSAGE, WORKER
 
 pytestmark = pytest.mark.server
 
 ROOT = Path(__file__).parents[2]
 CACHE_BYTES = 512 << 10
+LINE = "Constrained request ended: "
 ASK = [{"role": "user", "content": "q"}]
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 LONG = {"regex": "[a-z]{300,400}"}
@@ -32,7 +37,10 @@ OPTIONS = (
     "--max-num-seqs=32",
     "--enforce-eager",
     "--no-enable-prefix-caching",
+    "--enable-scale-out",
+    "--no-log-error-stack",
     "--logits-processors=tests.server.exploding:Exploding",
+    "--scheduler-cls=tests.server.exploding.Refusing",
     "--additional-config",
     json.dumps({"infernix": {"cache_bytes": CACHE_BYTES}}),
 )
@@ -41,6 +49,7 @@ OPTIONS = (
 @pytest.fixture(scope="module")
 def environment():
     with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("VLLM_SERVER_DEV_MODE", "1")  # for /pause
         patched.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         yield
 
@@ -120,9 +129,9 @@ def test_a_constraint_in_use_is_forgotten_and_its_stream_goes_on(server):
         async with client_of(server) as client:
             going = await ask(client, LONG, stream=True, max_tokens=1500)
             text = "".join([choice.delta.content or "" for choice in (await anext(going)).choices])
-            for group in range(60):
-                words = [f"{group} {word} {'x' * 40}" for word in range(100)]
-                await ask(client, {"choice": words}, max_tokens=1)
+            for group in range(20):
+                new = [[f"{group} {each} {word} {'x' * 40}" for word in range(100)] for each in range(16)]
+                await asyncio.gather(*(ask(client, {"choice": words}, max_tokens=1) for words in new))
                 again = (await ask(client, LONG, max_tokens=1)).choices[0].constraint
                 if again["cache"] == "built":
                     break
@@ -188,6 +197,94 @@ def test_clients_that_leave_together_leave_nothing_behind(server):
     until(lambda: float(running.findall(server.metrics_text())[-1]) == 0, "none of them runs")
 
 
+EXPLODES = [(name, stream) for name, stream in BOTH if name != "chat batch"]  # which has no vllm_xargs
+
+
+def explode(server, endpoint, stream, what, structured, **fields):
+    """Send a request with a fault of its own; return its answer, and the lines of its outputs."""
+    xargs = {"vllm_xargs": {"explode": what}}
+    if endpoint == "tokens":
+        body = ENDPOINTS[endpoint].body(structured, fields.pop("tokens", 60), False)
+        xargs = {"sampling_params": {**body["sampling_params"], "extra_args": {"explode": what}}}
+    with log_of(server) as log:
+        answer = send(server.url, endpoint, structured, stream=stream, **fields, **xargs)
+        return answer, log(ENDPOINTS[endpoint].outputs)
+
+
+@contextmanager
+def log_of(server):
+    """Give a function that waits for as many lines of outputs as there should be since then, and returns them."""
+    before = len(server.log_text())
+
+    def lines(outputs):
+        def found():
+            new = server.log_text()[before:].splitlines()
+            return [json.loads(line.partition(LINE)[2]) for line in new if LINE in line]
+
+        until(lambda: len(found()) >= outputs, f"{outputs} lines")
+        assert len(found()) == outputs
+        return found()
+
+    yield lines
+
+
+@pytest.mark.parametrize(("endpoint", "stream"), EXPLODES, ids=[f"{name}-{stream}" for name, stream in EXPLODES])
+def test_logits_that_are_not_finite_are_told_and_counted(server, endpoint, stream):
+    before = count(server, "infernix_requests_total", outcome="non_finite")
+    answer, lines = explode(server, endpoint, stream, LOGITS, {"regex": "[a-z]{500,}"})
+    assert (answer.status, answer.choices) == (200 if stream else 500, {})
+    assert "the model produced no finite probabilities" in answer.error["message"]
+    outcomes = Counter(line["outcome"] for line in lines)
+    assert outcomes["non_finite"] > 0
+    assert set(outcomes) <= {"non_finite", "abort"}  # the other outputs of a request are for nobody then
+    assert all(line["kind"] == "regex" and not line["terminated"] for line in lines)
+    assert {line.get("error") for line in lines if line["outcome"] == "non_finite"} == {"NonFiniteLogits"}
+    assert count(server, "infernix_requests_total", outcome="non_finite") - before == outcomes["non_finite"]
+
+
+@pytest.mark.parametrize(("endpoint", "stream"), EXPLODES, ids=[f"{name}-{stream}" for name, stream in EXPLODES])
+def test_what_only_the_engine_core_refuses_is_told_to_the_client_alone(server, endpoint, stream):
+    """The message quotes the constraint, and with a traceback it would be in the log many times."""
+    secret, errors = "xyzzyplugh", server.error_lines()
+    before = count(server, "infernix_requests_total", outcome="refused")
+    answer, lines = explode(server, endpoint, stream, COMPILE, {"regex": secret})
+    assert (answer.status, answer.choices) == (200 if stream else 400, {})
+    assert "this is refused: " in answer.error["message"]
+    assert secret in answer.error["message"]
+    outcomes = Counter(line["outcome"] for line in lines)
+    assert outcomes["refused"] > 0
+    assert set(outcomes) <= {"refused", "abort"}
+    assert {line.get("error") for line in lines if line["outcome"] == "refused"} == {"InvalidRegex"}
+    assert count(server, "infernix_requests_total", outcome="refused") - before == outcomes["refused"]
+    assert secret not in server.log_text()
+    assert secret not in server.metrics_text()
+    assert server.error_lines() == errors
+
+
+@pytest.mark.parametrize(("endpoint", "stream"), BOTH, ids=[f"{name}-{stream}" for name, stream in BOTH])
+def test_a_pause_ends_what_runs_and_every_output_has_its_record(server, endpoint, stream):
+    if endpoint in ("responses", "messages"):
+        pytest.skip("vLLM has no word for an abort in this protocol")
+    outputs = ENDPOINTS[endpoint].outputs
+
+    def pause():
+        until(lambda: running(server) >= outputs, "it runs")
+        httpx.post(f"{server.url}/pause", timeout=60, trust_env=False).raise_for_status()
+        httpx.post(f"{server.url}/resume", timeout=60, trust_env=False).raise_for_status()
+
+    with log_of(server) as log, ThreadPoolExecutor(1) as threads:
+        paused = threads.submit(pause)
+        answer = send(server.url, endpoint, {"regex": "[a-z]{20000,}"}, stream=stream, tokens=1900)
+        paused.result()
+        lines = log(outputs)
+    assert answer.status == 200
+    assert {reason for reason, _ in answer.choices.values()} == {"abort"}
+    for _, record in answer.choices.values():
+        assert (record["kind"], record["complete"], record["terminated"]) == ("regex", False, False)
+    assert sorted(answer.choices) == list(range(outputs))
+    assert {line["outcome"] for line in lines} == {"abort"}
+
+
 def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is_clean(server, tiny_model, tmp_path):
     """This test ends the server. vLLM's engine core cannot go on after its worker failed, and must not pretend to."""
 
@@ -210,7 +307,7 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
     async def explode(client):
         await writing.wait()
         with pytest.raises((openai.APIError, httpx.HTTPError)):
-            await ask(client, {"choice": ["red"]}, extra={"vllm_xargs": {"explode": 1}})
+            await ask(client, {"choice": ["red"]}, extra={"vllm_xargs": {"explode": WORKER}})
 
     async def run():
         async with client_of(server) as client:
