@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import httpx
 import jsonschema
 import pytest
 
 from infernix_plugin.model_executor.tiny import make_tiny_model
+from tests.server.protocols import Answer, Ask, Chat
 from tests.serving import served
 
 pytestmark = pytest.mark.server
@@ -32,12 +34,12 @@ ANSWER = {
     "required": ["label", "reasons"],
     "additionalProperties": False,
 }
-TOOLS = [{"type": "function", "function": {"name": "lookup", "parameters": PARAMETERS, "strict": True}}]
-FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": ANSWER, "strict": True}}
+TOOL = {"name": "lookup", "parameters": PARAMETERS, "strict": True}
+FORMAT = ("json", ANSWER)
 KINDS = {
-    "schema": {"response_format": FORMAT},
-    "tool": {"tools": TOOLS, "tool_choice": "required"},
-    "either": {"tools": TOOLS, "tool_choice": "auto", "response_format": FORMAT},
+    "schema": Ask(structured=FORMAT, spelled="form"),
+    "tool": Ask(tools=(TOOL,), choice="required"),
+    "either": Ask(tools=(TOOL,), choice="auto", structured=FORMAT, spelled="form"),
 }
 
 
@@ -60,42 +62,58 @@ def server(tmp_path_factory):
         yield server
 
 
-def ask(server, kind, seed):
-    """Sampled at temperature 1; reasoning of a few dozen tokens at most."""
-    body = {
-        "model": "tiny",
-        "messages": [{"role": "user", "content": f"What is the weather in city {seed}?"}],
-        "max_tokens": 600,
-        "seed": seed,
-        "temperature": 1.0,
-        "thinking_token_budget": 30,
-        "chat_template_kwargs": {"enable_thinking": True},
-        **KINDS[kind],
-    }
-    answer = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=300)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["choices"][0]
+def judge(kind, thinking, answer):
+    """One answer: reasoning if the model thinks, and then what was asked for, whole and by itself."""
+    assert bool(answer.reasoning) == thinking
+    assert answer.finish == ("tool_calls" if answer.calls else "stop")
+    if answer.calls:
+        assert kind != "schema"
+        assert answer.content.strip() == ""
+    else:
+        assert kind != "tool"
+        jsonschema.validate(json.loads(answer.content), ANSWER)
+    for name, arguments in answer.calls:
+        assert name == "lookup"
+        jsonschema.validate(json.loads(arguments), PARAMETERS)
 
 
 def test_everything_is_valid(server) -> None:
-    asked = [(kind, seed) for kind in KINDS for seed in range(4)]
+    """Sampled at temperature 1, whole and in streams, with a few dozen tokens of reasoning or none."""
+    chat = Chat(server.url)
+    asked = list(product(KINDS, (True, False), (True, False), range(2)))
     with ThreadPoolExecutor(len(asked)) as pool:
-        choices = list(pool.map(lambda request: ask(server, *request), asked))
-    reasoned = 0
-    for (kind, _), choice in zip(asked, choices, strict=True):
-        message = choice["message"]
-        calls = message.get("tool_calls") or []
-        reasoned += bool(message.get("reasoning"))
-        assert choice["finish_reason"] == ("tool_calls" if calls else "stop"), (kind, choice)
-        for call in calls:
-            assert call["function"]["name"] == "lookup"
-            jsonschema.validate(json.loads(call["function"]["arguments"]), PARAMETERS)
-        if not calls:
-            assert kind != "tool"
-            jsonschema.validate(json.loads(message["content"]), ANSWER)
-        elif kind == "schema":
-            pytest.fail("a call where there are no tools")
-    assert reasoned == len(asked)
+        answers = list(
+            pool.map(lambda one: chat.ask(KINDS[one[0]], thinking=one[1], stream=one[2], seed=one[3]), asked)
+        )
+    for (kind, thinking, stream, seed), answer in zip(asked, answers, strict=True):
+        try:
+            judge(kind, thinking, answer)
+        except (AssertionError, ValueError, jsonschema.ValidationError) as error:
+            raise AssertionError(f"{kind}, thinking {thinking}, stream {stream}, seed {seed}: {answer}") from error
     metrics = httpx.get(f"{server.url}/metrics", timeout=60).text
     accepted = [line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_accepted_tokens_total")]
     assert sum(float(line.split()[-1]) for line in accepted) > 0
+
+
+def judged(kind, thinking, **parts):
+    judge(kind, thinking, Answer(**parts))
+
+
+def test_the_judge_sees_what_is_wrong() -> None:
+    good = json.dumps({"label": "positive", "reasons": ["a"]})
+    call = ("lookup", json.dumps({"city": "a", "days": 1}))
+    judged("schema", True, reasoning="hm", content=good, finish="stop")
+    judged("either", False, calls=[call], finish="tool_calls")
+    for parts in (
+        {"reasoning": "", "content": good},
+        {"reasoning": "hm", "content": f"</think>{good}"},
+        {"reasoning": "hm", "content": good[:-1]},
+        {"reasoning": "hm", "content": "{}"},
+        {"reasoning": "hm", "calls": [call]},
+        {"reasoning": "hm", "content": good, "finish": "length"},
+    ):
+        with pytest.raises((AssertionError, ValueError, jsonschema.ValidationError)):
+            judged("schema", True, **{"finish": "stop", **parts})
+    for wrong in (("other", call[1]), ("lookup", "{}"), ("lookup", call[1][:-1])):
+        with pytest.raises((AssertionError, ValueError, jsonschema.ValidationError)):
+            judged("tool", False, calls=[wrong], finish="tool_calls")
