@@ -79,7 +79,6 @@ def tiny_server(tiny_model, tmp_path_factory) -> Iterator:
         "--max-model-len=2048",
         "--max-num-seqs=16",
         "--enforce-eager",
-        "--no-enable-prefix-caching",
         "--enable-scale-out",
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',

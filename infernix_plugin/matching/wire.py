@@ -99,7 +99,7 @@ def unpacked_job(frames: Frames) -> tuple[Job, bool]:
 
 
 def packed_plan(plan: Plan) -> Frames:
-    """A plan: what stands beside the engine's text, the text, and the rules it was made of."""
+    """A plan: what stands beside the engine's text, the text, and the rules behind it or what xgrammar made of it."""
     source, names = plan.source, plan.names
     rules = b""
     header: dict[str, Any] = {
@@ -108,8 +108,8 @@ def packed_plan(plan: Plan) -> Frames:
         "remarks": packed_remarks(plan.remarks),
     }
     if isinstance(source, Native):
-        header |= {"spelled": source.spelled}
-        return [_packed(header), source.packed().encode(), rules]
+        header |= {"spelled": source.spelled, "cached": source.cached}
+        return [_packed(header), source.text.encode(), b"" if source.is_large else source.packed().encode()]
     if source.grammar is not None:
         rules = _packed(packed_rules(source.grammar.rules))
         if len(rules) > MAX_RULES_BYTES:
@@ -121,12 +121,14 @@ def packed_plan(plan: Plan) -> Frames:
 
 def unpacked_plan(frames: Frames, engines: Engines) -> Plan:
     """Inverse of :func:`packed_plan`, over the engines that will run it."""
-    header, text, rules = json.loads(frames[0]), frames[1].decode(), frames[2]
+    header, text, made = json.loads(frames[0]), frames[1].decode(), frames[2]
     source: Source
     if "spelled" in header:
-        source = engines.xgrammar.unpacked(text, spelled=header["spelled"])
+        how = {"spelled": header["spelled"], "cached": header["cached"]}
+        xgrammar = engines.xgrammar
+        source = xgrammar.unpacked(made.decode(), text, **how) if made else xgrammar.again(text, **how)
     else:
-        grammar = Grammar(unpacked_rules(json.loads(rules)), header["root"]) if rules else None
+        grammar = Grammar(unpacked_rules(json.loads(made)), header["root"]) if made else None
         source = Lark(text, grammar, header["has_spare"])
     names = header["names"]
     return Plan(

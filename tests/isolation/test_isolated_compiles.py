@@ -30,6 +30,7 @@ from infernix_plugin.isolation.planner import IsolatedPlanner
 from infernix_plugin.isolation.pool import Crash, NoWorkers, OutOfTime, Pool
 from infernix_plugin.matching import CompiledGrammar
 from infernix_plugin.matching.plan import Job
+from infernix_plugin.matching.wire import packed_plan
 from tests.hostile.corpus import FAMILIES
 
 PATIENCE = 120
@@ -44,6 +45,9 @@ SCHEMA = {
     "properties": {"a": {"type": "string", "maxLength": 9}, "b": {"type": "array", "uniqueItems": True}},
     "required": ["a"],
 }
+LARGE = 'root ::= "(" root ")" | ' + " | ".join(
+    f'"literal {number * 7919 % 100003} {number} of many"' for number in range(7000)
+)
 FREE = ToolContract(
     (Tool("f"), Tool("g", json.dumps(SCHEMA), strict=True)), CallChoice.REQUIRED, frozenset({"f", "g"}), parallel=False
 )
@@ -132,6 +136,7 @@ JOBS = {
     "calls": Job(contract=FREE),
     "calls or content behind reasoning": Job(OutputConstraint.regex("[0-9]+"), ToolContract((Tool("f"),)), THINKING),
     "a custom tool": Job(contract=ToolContract((Tool("c", strict=True, text=OutputConstraint.regex("[ab]+")),))),
+    "a grammar too large to be sent": Job(OutputConstraint.grammar(LARGE)),
     "a structural tag": Job(structural_tag='{"type": "structural_tag", "format": {"type": "regex", "pattern": "a+"}}'),
     "no structural tag": Job(structural_tag='{"type": "structural_tag"}'),
     "fifty thousand words": Job(FAMILIES["choice"]["fifty thousand"]()),
@@ -143,6 +148,12 @@ JOBS = {
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_results_are_those_of_the_same_process(isolated, direct, job):
     assert described(isolated, job) == described(direct, job)
+
+
+def test_a_large_compiled_grammar_is_not_sent(direct):
+    plan = direct._planner.plan(JOBS["a grammar too large to be sent"])
+    assert plan.source.is_large
+    assert packed_plan(plan)[2] == b""
 
 
 def test_what_llguidance_refuses_here_is_planned_for_the_other_engine(isolated, monkeypatch):

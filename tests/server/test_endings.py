@@ -7,8 +7,12 @@ import json
 import time
 
 import httpx
+import numpy as np
 import pytest
 
+from benchmarks.dashboard import History, panels
+from benchmarks.server_figures import DASHBOARD
+from benchmarks.server_watch import our_metrics
 from tests.server.endings import BOTH, ENDPOINTS, running, send
 
 pytestmark = pytest.mark.server
@@ -141,6 +145,24 @@ def test_the_length_limit_cuts_the_reasoning(tiny_server, log, endpoint, stream)
     )
 
 
+PING = {"type": "object", "properties": {}, "additionalProperties": False}
+CALL = {"name": "ping", "strict": True}
+FORCED = {
+    "chat": {"tools": [{"type": "function", "function": {**CALL, "parameters": PING}}], "tool_choice": "required"},
+    "responses": {"tools": [{"type": "function", **CALL, "parameters": PING}], "tool_choice": "required"},
+    "messages": {"tools": [{**CALL, "input_schema": PING}], "tool_choice": {"type": "any"}},
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("endpoint", list(FORCED))
+def test_a_forced_call_that_is_cut_in_the_reasoning_is_undecided(tiny_server, log, endpoint, stream):
+    """Only a call can follow, but none was opened: every protocol says the same."""
+    ending = ({}, {"structured_outputs": None, "tokens": 2, "thinking": True, **FORCED[endpoint]})
+    expected = {"kind": "tools", "branch": "undecided", "complete": False, "terminated": False}
+    check(tiny_server, log, endpoint, stream, ending, finish="length", **expected)
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("endpoint", ["chat", "chat n=3"])
 def test_the_budget_of_reasoning_is_used_up(tiny_server, log, endpoint, stream):
@@ -255,3 +277,24 @@ def test_a_batch_of_chats_without_a_constraint_is_read_and_has_no_record(tiny_se
     assert answer.status_code == 200
     assert not any("constraint" in choice for choice in answer.json()["choices"])
     log(0)
+
+
+def test_every_panel_of_the_dashboard_shows_something(tiny_server, log, stop):
+    """Its own queries, over two scrapes of this server with an output, a dead end and a refusal before each."""
+    dead_end = tag({"type": "const_string", "value": "aaaa"}, {"type": "token", "token": stop})
+    scrapes = []
+    for scrape in range(2):
+        for structured in ({"choice": [f"panel {scrape}"]}, dead_end, {"regex": "(a"}):
+            send(tiny_server.url, "chat", structured, stream=False)
+        log(2 * scrape + 2)
+        scrapes.append(our_metrics(tiny_server))
+    history = History([0.0, 10.0], scrapes, 30.0)
+    shown = {panel.title: [history.series(*query) for query in panel.queries] for panel in panels(DASHBOARD)}
+    assert len(shown) == 12
+    for title, queries in shown.items():
+        for lines in queries:
+            assert any(not np.isnan(values[-1]) for values in lines.values()), title
+    (outputs,) = shown["Constrained outputs by outcome"]
+    assert (outputs["stop"][-1], outputs["dead_end"][-1]) == (0.1, 0.1)
+    (refused,) = shown["Refused with HTTP 400"]
+    assert refused["InvalidRegex"][-1] == 0.1

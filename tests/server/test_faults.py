@@ -36,7 +36,6 @@ OPTIONS = (
     "--max-model-len=2048",
     "--max-num-seqs=32",
     "--enforce-eager",
-    "--no-enable-prefix-caching",
     "--enable-scale-out",
     "--no-log-error-stack",
     "--logits-processors=tests.server.exploding:Exploding",

@@ -31,7 +31,6 @@ def client(tiny_model, tmp_path_factory):
         "--max-model-len=2048",
         "--max-num-seqs=8",
         "--enforce-eager",
-        "--no-enable-prefix-caching",
         "--reasoning-parser=qwen3",
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',

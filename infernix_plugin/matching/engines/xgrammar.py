@@ -37,20 +37,33 @@ _MAX_CACHED_LETTERS = 1 << 13
 choice of 60 KB is compiled in 0.6 s with it and in 0.3 s without."""
 
 
+_MAX_PACKED_BYTES = 8 << 20
+"""Largest compiled grammar that is sent to another process: writing it down takes twelve times its size."""
+
+
 @dataclass(frozen=True, slots=True)
 class Native:
     """What xgrammar has compiled, and over which of its indexes of the vocabulary.
 
     Attributes:
         compiled: xgrammar's ``CompiledGrammar``.
-        spelled: whether control tokens also match by their spelling.
+        text: what it was compiled from.
+        spelled: whether that is a structural tag, beside which control tokens also match by their spelling.
+        cached: whether xgrammar's cache of rules was used.
     """
 
     compiled: Any
-    spelled: bool = False
+    text: str
+    spelled: bool
+    cached: bool
+
+    @property
+    def is_large(self) -> bool:
+        """Whether to compile it again is better than to send it."""
+        return bool(self.compiled.memory_size_bytes > _MAX_PACKED_BYTES)
 
     def packed(self) -> str:
-        """As text, for another process with the same vocabulary; see :meth:`XgrammarEngine.unpacked`."""
+        """The compiled grammar for another process with the same vocabulary; see :meth:`XgrammarEngine.unpacked`."""
         return str(self.compiled.serialize_json())
 
 
@@ -84,12 +97,16 @@ class XgrammarEngine:
         """What runs a compiled grammar."""
         return _Compiled(native.compiled, self._allowance, self._domain.generable_bits)
 
-    def unpacked(self, text: str, *, spelled: bool) -> Native:
+    def unpacked(self, packed: str, text: str, *, spelled: bool, cached: bool) -> Native:
         """What :meth:`Native.packed` packed. Takes a hundredth of the time of a compile."""
         import xgrammar
 
         index = self._vocabulary(spelled).index
-        return Native(xgrammar.CompiledGrammar.deserialize_json(text, index), spelled)
+        return Native(xgrammar.CompiledGrammar.deserialize_json(packed, index), text, spelled, cached)
+
+    def again(self, text: str, *, spelled: bool, cached: bool) -> Native:
+        """Compile what another process has tried and found to be within all limits."""
+        return Native(self._compiled(text, spelled=spelled, cached=cached), text, spelled, cached)
 
     def native(self, grammar: Grammar) -> Native:
         """Do the work of :meth:`compile`, which cannot be interrupted once xgrammar has begun.
@@ -103,8 +120,7 @@ class XgrammarEngine:
         check_size(normal)
         text = emit(normal)
         budget.checkpoint()
-        cache = not names_tokens and letters(normal) <= _MAX_CACHED_LETTERS
-        return self._tried(lambda compiler: compiler.compile_grammar(text), spelled=False, cache=cache)
+        return self._tried(text, cached=not names_tokens and letters(normal) <= _MAX_CACHED_LETTERS)
 
     def compile_structural_tag(self, text: str) -> EngineGrammar:
         """Compile the JSON text of an xgrammar structural tag, in which control tokens also match by their spelling.
@@ -124,9 +140,7 @@ class XgrammarEngine:
         """
         may_name_tokens = "token" in text
         try:
-            return self._tried(
-                lambda compiler: compiler.compile_structural_tag(text), spelled=True, cache=not may_name_tokens
-            )
+            return self._tried(text, spelled=True, cached=not may_name_tokens)
         except (RuntimeError, ValueError) as error:
             raise InvalidGrammar(f"the structural tag is not valid: {_last_line(error)}") from error
 
@@ -136,24 +150,31 @@ class XgrammarEngine:
                 self._vocabularies[spelled] = _Vocabulary(self._domain, self._cache_bytes, spelled)
             return self._vocabularies[spelled]
 
-    def _tried(self, run: Callable[[Any], Any], *, spelled: bool, cache: bool) -> Native:
+    def _tried(self, text: str, *, spelled: bool = False, cached: bool) -> Native:
         """Rehearse, compile, and walk over the whole vocabulary."""
-        vocabulary = self._vocabulary(spelled)
-        rehearsal = vocabulary.rehearsal()
+        rehearsal = self._vocabulary(spelled).rehearsal()
         with suppress(RuntimeError, ValueError) if spelled else nullcontext():  # a small vocabulary may lack its tokens
-            rehearsal.check(run)
-        native = Native(self._compiled(vocabulary, run, cache=cache), spelled)
+            rehearsal.check(_run(text, spelled=spelled))
+        native = self.again(text, spelled=spelled, cached=cached)
         rehearsal.walk(native.compiled, self._allowance.of(MASKS))
         return native
 
-    def _compiled(self, vocabulary: _Vocabulary, run: Callable[[Any], Any], *, cache: bool) -> Any:
-        if cache:
+    def _compiled(self, text: str, *, spelled: bool, cached: bool) -> Any:
+        vocabulary, run = self._vocabulary(spelled), _run(text, spelled=spelled)
+        if cached:
             try:
                 return run(vocabulary.cached)
             except RuntimeError as error:
                 if _RULE_CACHE_FAULT not in str(error):
                     raise
         return run(vocabulary.uncached)
+
+
+def _run(text: str, *, spelled: bool) -> Callable[[Any], Any]:
+    """What lets a compiler of xgrammar's compile a grammar, or a structural tag."""
+    if spelled:
+        return lambda compiler: compiler.compile_structural_tag(text)
+    return lambda compiler: compiler.compile_grammar(text)
 
 
 class _Vocabulary:
