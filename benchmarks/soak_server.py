@@ -175,6 +175,8 @@ def main(
     """Exit with 1 if anything was wrong."""
     if kernels is not None:
         os.environ[KERNELS] = str(kernels)
+    # Otherwise a client whose event loop is late sends on a connection that the server is closing for being idle.
+    os.environ["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"] = "60"
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "server.log"
         with serve([str(model), *OPTIONS, *MTP, *SETTINGS], log=log) as server:

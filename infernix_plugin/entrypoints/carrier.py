@@ -10,6 +10,7 @@ from typing import Any
 
 from vllm.sampling_params import StructuredOutputsParams
 
+from infernix_plugin.entrypoints.declared import declared
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.structured_output.record import KEY
 from infernix_plugin.structured_output.translation import BACKEND
@@ -28,11 +29,11 @@ def refuse_reserved_tags(request: Any) -> None:
     Raises:
         ConflictingConstraints: located by the field.
     """
-    params: Any = getattr(request, "structured_outputs", None)
+    params: Any = declared(request, "structured_outputs")
     text = getattr(params, "structural_tag", None)
     if isinstance(text, str) and params._backend is None and any(map(_is_reserved, _names_in(text))):
         raise _reserved("structured_outputs.structural_tag")
-    if any(map(_is_reserved, getattr(getattr(request, "response_format", None), "model_extra", None) or ())):
+    if any(map(_is_reserved, getattr(declared(request, "response_format"), "model_extra", None) or ())):
         raise _reserved("response_format")
 
 

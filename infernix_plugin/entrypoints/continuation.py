@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infernix_plugin.entrypoints.carrier import carrying
+from infernix_plugin.entrypoints.declared import declared
 from infernix_plugin.errors import ConflictingConstraints
 from infernix_plugin.framing.continuation import written_content
 from infernix_plugin.framing.phases import SEPARATOR, THINK_CLOSE, THINK_OPEN
@@ -23,7 +24,7 @@ def lay_out_reasoning(request: Any) -> None:
 
     A template takes the two apart and joins them in its own layout; vLLM refuses a message that is another afterwards.
     """
-    last = request.messages[-1] if getattr(request, "messages", None) and is_continuation(request) else None
+    last = request.messages[-1] if declared(request, "messages") and is_continuation(request) else None
     found = _CLOSED_REASONING.fullmatch(last["content"]) if last and isinstance(last.get("content"), str) else None
     if last and found and THINK_CLOSE not in found["content"]:
         laid_out = f"{THINK_OPEN}\n{found['reasoning'].strip()}\n{THINK_CLOSE}{SEPARATOR}{found['content']}"
@@ -60,7 +61,7 @@ def is_continuation(request: Any) -> bool:
         from vllm.entrypoints.openai.responses.utils import should_continue_final_message
 
         return bool(should_continue_final_message(request.input))
-    return bool(getattr(request, "continue_final_message", False))
+    return bool(declared(request, "continue_final_message", False))
 
 
 def last_text(request: Any) -> str | None:

@@ -30,6 +30,9 @@ FORMATS = ("response_format", "text.format", "output_config.format")
 _HOLDERS = {"text": "format", "output_config": "format", "output_format": "type"}
 """Fields of other APIs and of older clients that hold a response format, if they have this key."""
 
+_SLIPS = ("tool_choice", "thinking_token_budget")
+"""Further fields whose loss would let an output be what the client has ruled out."""
+
 _NEARLY = 0.85
 """How alike two names are, of 1, for the one to be a slip of the pen for the other."""
 
@@ -58,6 +61,24 @@ def refuse_ignored(given: Mapping[str, Any], known: Iterable[str], form: str) ->
         elif (meant := _meant(name)) is not None:
             here = form if meant == FORMATS[0] else meant
             raise _ignored(name, f"Its name here is {here}." if name == meant else _suggestion(here))
+        elif name not in (fields := (*_SLIPS, form.partition(".")[0])):
+            for slip in get_close_matches(name.lower(), fields, n=1, cutoff=_NEARLY):
+                raise _ignored(name, _suggestion(slip))
+
+
+def refuse_ignored_members(given: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    """Refuse unknown members of a part of a request that are nearly ``known`` ones.
+
+    Raises:
+        ConflictingConstraints: located by ``place`` and the member's name.
+    """
+    for name in given:
+        for meant in get_close_matches(name.lower(), tuple(known), n=1, cutoff=_NEARLY):
+            raise ConflictingConstraints(
+                f"There is no member {excerpt(name)}, and it would be ignored.",
+                location=f"{place}.{bounded(name)}",
+                hint=_suggestion(meant),
+            )
 
 
 def refuse_misplaced(fields: Mapping[str, Any]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from typing import Any
 
 from infernix_plugin.entrypoints.carrier import refuse_reserved_tags
-from infernix_plugin.entrypoints.ignored_fields import REMOVED
+from infernix_plugin.entrypoints.declared import declared
+from infernix_plugin.entrypoints.ignored_fields import REMOVED, refuse_ignored_members
 from infernix_plugin.errors import ConflictingConstraints, excerpt
 from infernix_plugin.structured_output.record import KEY
 
@@ -36,6 +37,27 @@ def check_request(request: Any) -> None:
             f"A request can have one constraint, but {' and '.join(sources)} are both set.", location=sources[-1]
         )
     _refuse_text_beside_tools(request)
+    _refuse_ignored_schemas(request)
+
+
+def _refuse_ignored_schemas(request: Any) -> None:
+    """Refuse a schema where none is read, and members of tools that are nearly those which constrain their calls."""
+    for place, holder in (("response_format", request), ("text.format", declared(request, "text"))):
+        given = declared(holder, place.rpartition(".")[2])
+        if given is None or given.type != "json_object":
+            continue
+        members = given.model_dump()
+        for name in ("schema", "json_schema"):
+            if members.get(name) is not None:
+                raise ConflictingConstraints(
+                    "A format of the type json_object has no schema, and it would be ignored.",
+                    location=f"{place}.{name}",
+                    hint="A schema stands in a format of the type json_schema.",
+                )
+    for index, tool in enumerate(declared(request, "tools") or ()):
+        holder = getattr(tool, "function", tool)
+        place = f"tools[{index}]" + (".function" if holder is not tool else "")
+        refuse_ignored_members(getattr(holder, "model_extra", None) or {}, ("strict", "parameters"), place)
 
 
 def check_extra_args(params: Any) -> None:
@@ -63,10 +85,10 @@ def _refuse_reserved(field: str, given: Any) -> None:
 
 def _refuse_text_beside_tools(request: Any) -> None:
     """A tool call is none of a regex's strings; vLLM would drop one of the two, with a line in the server's log."""
-    structured = getattr(request, "structured_outputs", None)
-    if structured is None or not getattr(request, "tools", None):
+    structured = declared(request, "structured_outputs")
+    if structured is None or not declared(request, "tools"):
         return
-    if getattr(request, "tool_choice", None) == "none":
+    if declared(request, "tool_choice") == "none":
         return
     for kind in ("regex", "choice", "grammar"):
         if getattr(structured, kind, None) is not None:
@@ -89,8 +111,8 @@ def keep_penalties_of_the_model_out(request: Any) -> None:
 
 def constraint_sources(request: Any) -> list[str]:
     """Return the names of the request fields that hold a constraint, in the order in which they are looked at."""
-    response_format = getattr(request, "response_format", None)
-    text = getattr(request, "text", None)
+    response_format = declared(request, "response_format")
+    text = declared(request, "text")
     text_format = getattr(text, "format", None)
     present = {
         "response_format": response_format is not None and response_format.type != "text",
@@ -108,7 +130,7 @@ def check_display(request: Any) -> None:
     Raises:
         ConflictingConstraints: located by the option's name.
     """
-    if getattr(request, "skip_special_tokens", True) is False:
+    if declared(request, "skip_special_tokens", True) is False:
         raise ConflictingConstraints(
             "skip_special_tokens cannot be false beside a constraint: special tokens are not part of its text.",
             location="skip_special_tokens",
@@ -137,14 +159,14 @@ def check_sampling(options: Any, model_stops: Collection[int]) -> None:
     for name, reason in reasons.items():
         if getattr(options, name, None):
             raise ConflictingConstraints(f"{name} cannot be combined with a constraint: {reason}.", location=name)
-    for token, bias in (getattr(options, "logit_bias", None) or {}).items():
+    for token, bias in (declared(options, "logit_bias") or {}).items():
         if not abs(bias) <= MAX_BIAS:
             raise ConflictingConstraints(
                 f"logit_bias gives token {token} the bias {bias}, with which no probabilities can be computed.",
                 location="logit_bias",
                 hint=f"A bias beside a constraint is a number from -{MAX_BIAS:g} to {MAX_BIAS:g}.",
             )
-    foreign = set(getattr(options, "stop_token_ids", None) or ()) - set(model_stops)
+    foreign = set(declared(options, "stop_token_ids") or ()) - set(model_stops)
     if foreign:
         raise ConflictingConstraints(
             f"stop_token_ids cannot add {sorted(foreign)} to a constrained request: "

@@ -18,6 +18,7 @@ from vllm.exceptions import VLLMError
 
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.continuation import continued, is_continuation, lay_out_reasoning
+from infernix_plugin.entrypoints.declared import declared
 from infernix_plugin.entrypoints.guided import named_as_given, read_guided
 from infernix_plugin.entrypoints.options import (
     check_display,
@@ -107,7 +108,7 @@ async def make_ready(renderer: Any, request: Any) -> None:
     if renderer.parser is not OutputParser:
         if allowed_names(request) is not None:
             raise refusal(ConflictingConstraints(_ALLOWED_ELSEWHERE, location="tool_choice"), "")
-        for index, tool in enumerate(getattr(request, "tools", None) or ()):
+        for index, tool in enumerate(declared(request, "tools") or ()):
             if has_grammar(tool):
                 raise refusal(ConflictingConstraints(_CUSTOM_ELSEWHERE, location=f"tools[{index}].format"), "")
         return
@@ -116,7 +117,7 @@ async def make_ready(renderer: Any, request: Any) -> None:
     compiler = compiler_for(renderer.model_config, renderer.renderer.tokenizer, own)
     if not compiler.is_ready:  # the parser of the output needs the domain too, and may not block the event loop
         await asyncio.get_running_loop().run_in_executor(_threads, lambda: compiler.domain)
-    if getattr(request, "tools", None) and origin_of(request) is not Origin.COUNT_TOKENS:
+    if declared(request, "tools") and origin_of(request) is not Origin.COUNT_TOKENS:
         join_tools(request, compiler.domain, own)
 
 

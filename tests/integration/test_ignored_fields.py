@@ -8,6 +8,7 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.exceptions import VLLMValidationError
 
+from infernix_plugin.entrypoints.ignored_fields import _HOLDERS
 from infernix_plugin.entrypoints.messages import carry_over
 from infernix_plugin.entrypoints.validation import refuse_conflicts
 
@@ -116,3 +117,59 @@ def test_other_unknown_fields_and_absent_ones_stay(api):
     assert EVERY[api](**others, **absent) is None
     if api == "chat":
         assert chat(chat_template_kwargs={"enable_thinking": False, "format": 1}, vllm_xargs={"response": "x"}) is None
+
+
+@pytest.mark.parametrize(
+    ("api", "name", "meant"),
+    [
+        ("chat", "tool_choise", "tool_choice"),
+        ("responses", "toolChoice", "tool_choice"),
+        ("chat", "thinking_token_budgt", "thinking_token_budget"),
+        ("messages", "output_confg", "output_config"),
+        ("responses", "texts", "text"),
+    ],
+)
+def test_slips_of_further_fields(api, name, meant):
+    place, text = refused(EVERY[api], **{name: "auto"})
+    assert (place, text.partition("Hint: ")[2]) == (name, f"Did you mean {meant}?")
+
+
+def test_fields_that_another_api_has_are_none_of_our_business():
+    completions(tool_choice="auto", text="x", metadata={}, user="u", context="c")
+    responses(thinking_token_budget=5, test=1)
+
+
+@pytest.mark.parametrize("value", ["x", 5, [1], {"a": 1}, True])
+@pytest.mark.parametrize("api", EVERY)
+def test_fields_of_another_api_do_no_harm(api, value):
+    """vLLM keeps them as attributes beside the declared ones."""
+    beyond = {
+        "completions": ("tools", "tool_choice", "messages", "text", "continue_final_message"),
+        "chat": ("text", "input"),
+        "responses": ("messages", "continue_final_message"),
+        "messages": ("text", "logit_bias", "stop_token_ids"),
+    }
+    for name in beyond[api]:
+        if not (name in _HOLDERS and isinstance(value, dict)):
+            EVERY[api](**{name: value})
+
+
+@pytest.mark.parametrize("name", ["schema", "json_schema"])
+def test_a_schema_in_a_format_that_reads_none(name):
+    """As llama.cpp takes it."""
+    schema = {"type": "object"} if name == "schema" else {"name": "n", "schema": {"type": "object"}}
+    asked = {"type": "json_object", name: schema}
+    for api, place in (("chat", "response_format"), ("completions", "response_format"), ("responses", "text.format")):
+        given = {"text": {"format": asked}} if api == "responses" else {"response_format": asked}
+        found, text = refused(EVERY[api], **given)
+        assert found == f"{place}.{name}"
+        assert text.endswith("Hint: A schema stands in a format of the type json_schema.")
+    chat(response_format={"type": "json_object"})
+
+
+@pytest.mark.parametrize(("name", "meant"), [("sctrict", "strict"), ("parametres", "parameters")])
+def test_slips_in_tools(name, meant):
+    function = {"name": "f", name: True}
+    place, text = refused(chat, tools=[{"type": "function", "function": function}])
+    assert (place, text.partition("Hint: ")[2]) == (f"tools[0].function.{name}", f"Did you mean {meant}?")
+    chat(tools=[{"type": "function", "function": {"name": "f", "strict": True, "cache_control": 1}}])

@@ -91,7 +91,8 @@ def test_the_selector_tells_what_follows_from_what_does_not(tmp_path, tiny_model
 
 
 def test_what_cannot_be_written_leaves_the_directory_as_it_was(tmp_path, monkeypatch) -> None:
-    (tmp_path / "config.json").write_text("before")
+    before = f'{{"{checkpoint.MARK}": true}}'
+    (tmp_path / "config.json").write_text(before)
     write = checkpoint._write_weights
 
     def full(path, weights):
@@ -101,7 +102,27 @@ def test_what_cannot_be_written_leaves_the_directory_as_it_was(tmp_path, monkeyp
     monkeypatch.setattr(checkpoint, "_write_weights", full)
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
         make_tiny_draft(tmp_path, "dflash")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("config.json", "before")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("config.json", before)]
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize(
+    "text", ['{"architectures": ["LlamaForCausalLM"]}', "no JSON", '{"infernix_tiny_model": "no"}']
+)
+def test_another_model_stays_as_it_is(tmp_path, monkeypatch, name, text) -> None:
+    monkeypatch.setattr(checkpoint, "train", lambda: pytest.fail("said after seconds of work"))
+    (tmp_path / name).write_text(text)
+    for make in (lambda: make_tiny_model(tmp_path), lambda: make_tiny_draft(tmp_path, "dflash")):
+        with pytest.raises(CheckpointError, match="has another model, which stays as it is; choose another directory"):
+            make()
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, text)]
+
+
+def test_a_draft_that_was_written_here_is_written_again(tmp_path) -> None:
+    make_tiny_draft(tmp_path, "dflash", seed=1)
+    make_tiny_draft(tmp_path, "dflash")
+    make_tiny_draft(tmp_path / "another", "dflash")
+    assert (tmp_path / "model.safetensors").read_bytes() == (tmp_path / "another" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize("other", ["model.safetensors.index.json", "model-00001-of-00002.safetensors"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infernix_plugin.entrypoints.carrier import carrying
+from infernix_plugin.entrypoints.declared import declared
 from infernix_plugin.entrypoints.options import check_display, check_sampling
 from infernix_plugin.entrypoints.refusals import refusal
 from infernix_plugin.entrypoints.tools.places import located
@@ -27,7 +28,7 @@ def join_tools(request: Any, domain: TokenDomain, settings: Settings) -> None:
     Raises:
         VLLMValidationError: they contradict each other; becomes an HTTP 400.
     """
-    if not getattr(request, "tools", None):
+    if not declared(request, "tools"):
         return
     try:
         contract = contract_of(request, basic=settings.tool_constraints == "basic")

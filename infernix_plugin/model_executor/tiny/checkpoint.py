@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from infernix_plugin.errors import CheckpointError
 from infernix_plugin.model_executor.tiny import associations, corpus, dflash, flash_next, noise, qwen3_5, qwen3_5_moe
 from infernix_plugin.model_executor.tiny.tokenizer import CONTROL_TOKENS, END_OF_TEXT, END_OF_TURN, save, train
+from infernix_plugin.model_executor.weights.inspection import read_config
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 VOCAB_MULTIPLE = 64
 """Embedding and head have a multiple of this many rows, so there are ids that no token uses, as in the real model."""
 
+MARK = "infernix_tiny_model"
+"""Entry of ``config.json`` by which a directory that was written here is known: only such a one is written again."""
 
 Family = Literal["qwen3.5", "qwen3.5-moe", "flash-next"]
 
@@ -39,13 +42,13 @@ def make_tiny_model(
     Needs ``torch``, ``tokenizers`` and ``safetensors``, which vLLM brings. The same seed gives byte-identical files.
 
     Args:
-        directory: existing files of the same names are replaced.
+        directory: a model that was written here before is replaced.
         family: which architecture.
         seed: of the weights; the tokenizer never changes.
         report: called with one line per step.
 
     Raises:
-        CheckpointError: the directory has weights in other files too.
+        CheckpointError: the directory has another model, which is left as it is.
         OSError: it cannot be written; nothing in it has changed.
     """
     directory = Path(directory)
@@ -67,7 +70,7 @@ def make_random_model(
     """Write a checkpoint of other sizes than the tiny one's, whose output is noise (module ``noise``).
 
     Args:
-        directory: existing files of the same names are replaced; created if missing.
+        directory: created if missing; a model that was written here before is replaced.
         family: which architecture.
         changes: entries of ``config.json`` that differ from the tiny model's.
         seed: of the weights.
@@ -89,7 +92,7 @@ def make_tiny_draft(
     The same seed gives byte-identical files. There is no tokenizer in it: a draft uses its target's.
 
     Args:
-        directory: existing files of the same names are replaced.
+        directory: a model that was written here before is replaced.
         draft: what kind of draft.
         seed: of the weights.
         report: called with one line per step.
@@ -104,7 +107,7 @@ def make_tiny_draft(
     report("drawing the weights")
     mask = tokenizer.get_vocab()[dflash.MASK_TOKEN]
     with _staged(directory) as stage:
-        _write_json(stage / "config.json", dflash.config(draft, vocab_size, mask))
+        _write_json(stage / "config.json", {**dflash.config(draft, vocab_size, mask), MARK: True})
         _write_weights(stage / "model.safetensors", dflash.tensors(draft, table, vocab_size, seed))
     report(f"wrote {directory}")
 
@@ -113,7 +116,7 @@ def _write(directory: Path, tokenizer: Tokenizer, config: dict[str, Any], weight
     ids = _control_ids(tokenizer)
     with _staged(directory) as stage:
         save(tokenizer, stage)
-        _write_json(stage / "config.json", config)
+        _write_json(stage / "config.json", {**config, MARK: True})
         _write_json(
             stage / "generation_config.json",
             {
@@ -129,12 +132,23 @@ def _write(directory: Path, tokenizer: Tokenizer, config: dict[str, Any], weight
 
 
 def _require_room(directory: Path) -> None:
-    """Make the directory, before any work, and refuse one whose other weights would be loaded with the new ones."""
+    """Make the directory, before any work, and refuse one in which something else is.
+
+    Raises:
+        CheckpointError: weights that would be loaded with the new ones, or a model that is none of these.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     others = {path.name for pattern in ("*.safetensors", "*.index.json") for path in directory.glob(pattern)}
     others.discard("model.safetensors")
     if others:
         raise CheckpointError(f"{directory} has weights of another model: {min(others)}; choose another directory")
+    if (directory / "config.json").exists() or (directory / "model.safetensors").exists():
+        try:
+            is_ours = read_config(directory).get(MARK) is True
+        except CheckpointError:
+            is_ours = False
+        if not is_ours:
+            raise CheckpointError(f"{directory} has another model, which stays as it is; choose another directory")
 
 
 @contextmanager
