@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -81,6 +82,8 @@ class Seam:
         for part in holders:
             holder = getattr(holder, part)
         setattr(holder, name, replacement)
+        if inspect.isfunction(original) and not holders and original.__module__ == self.module:
+            _rebind(name, original, replacement)
 
 
 def on_cpu(replace: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -92,6 +95,14 @@ def on_cpu(replace: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return replace(original) if current_platform.is_cpu() else original
 
     return replace_on_cpu
+
+
+def _rebind(name: str, original: Any, replacement: Any) -> None:
+    """Replace a function where it was imported by name before plugins were loaded, as by the ``vllm`` command."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", {})
+        if names.get(name) is original:
+            names[name] = replacement
 
 
 def _resolve(holder: Any, dotted: str, target: str) -> Any:

@@ -62,6 +62,27 @@ def test_applies_at_once_to_an_imported_module(target):
     assert module.greet("a") == "HELLO A"
 
 
+def test_applies_where_the_function_was_imported_by_name(target, monkeypatch):
+    module = importlib.import_module(target)
+    user, other = ModuleType("seam_user"), ModuleType("seam_other")
+    user.greet, other.greet = module.greet, str
+    for each in (user, other):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    post_import.install([greet_seam()])
+    assert user.greet is module.greet
+    assert other.greet is str
+
+
+def test_a_place_of_use_is_replaced_alone(target, monkeypatch):
+    module = importlib.import_module(target)
+    user = ModuleType("seam_user")
+    user.greet = module.greet
+    monkeypatch.setitem(sys.modules, "seam_user", user)
+    post_import.install([greet_seam("seam_user")])
+    assert user.greet("a") == "HELLO A"
+    assert module.greet("a") == "hello a"
+
+
 def test_is_idempotent(target):
     seam = greet_seam()
     post_import.install([seam])
