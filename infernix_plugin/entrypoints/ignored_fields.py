@@ -33,8 +33,13 @@ _HOLDERS = {"text": "format", "output_config": "format", "output_format": "type"
 _SLIPS = ("tool_choice", "thinking_token_budget")
 """Further fields whose loss would let an output be what the client has ruled out."""
 
+_FREE = {"type": "text"}
+"""A response format that asks for nothing."""
+
 _NEARLY = 0.85
 """How alike two names are, of 1, for the one to be a slip of the pen for the other."""
+_LONGER = 2
+"""And how much longer or shorter: ``response_format_hint`` means something else."""
 
 
 def refuse_ignored(given: Mapping[str, Any], known: Iterable[str], form: str) -> None:
@@ -50,13 +55,13 @@ def refuse_ignored(given: Mapping[str, Any], known: Iterable[str], form: str) ->
     """
     known = {*known, *REMOVED}
     for name, value in given.items():
-        if value is None or name in known:
+        if not value or value == _FREE or name in known:
             continue
         if name == "extra_body" and isinstance(value, Mapping):
             _refuse_inside(
                 name, value, "extra_body is an argument of a client; in a request, its keys stand at the top."
             )
-        elif name in _HOLDERS and isinstance(value, Mapping) and value.get(_HOLDERS[name]) is not None:
+        elif name in _HOLDERS and isinstance(value, Mapping) and value.get(_HOLDERS[name]) not in (None, _FREE):
             raise _ignored(name, f"Its name here is {form}.")
         elif (meant := _meant(name)) is not None:
             here = form if meant == FORMATS[0] else meant
@@ -94,7 +99,7 @@ def refuse_misplaced(fields: Mapping[str, Any]) -> None:
 
 def _refuse_inside(field: str, held: Mapping[str, Any], hint: str) -> None:
     for name, value in held.items():
-        if value is not None and _meant(str(name)) is not None:
+        if value is not None and value != _FREE and _meant(str(name)) is not None:
             raise ConflictingConstraints(
                 f"{excerpt(str(name))} inside {field} would be ignored.",
                 location=f"{field}.{bounded(str(name))}",
@@ -105,7 +110,7 @@ def _refuse_inside(field: str, held: Mapping[str, Any], hint: str) -> None:
 def _meant(name: str) -> str | None:
     """Return the field for a constraint that a name is, or nearly is; empty if it is only the family that is clear."""
     meant = get_close_matches(name.lower(), (*GUIDED, "structured_outputs", FORMATS[0]), n=1, cutoff=_NEARLY)
-    if meant:
+    if meant and abs(len(meant[0]) - len(name)) <= _LONGER:
         return meant[0]
     return "" if name.startswith("guided_") else None
 

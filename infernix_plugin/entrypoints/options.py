@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from infernix_plugin.entrypoints.carrier import refuse_reserved_tags
@@ -25,7 +25,7 @@ def check_request(request: Any) -> None:
         ConflictingConstraints: located by the field's name.
     """
     for name, replacement in REMOVED.items():
-        if name in (request.model_extra or {}):
+        if (request.model_extra or {}).get(name) is not None:
             raise ConflictingConstraints(
                 f"{name} does not exist any more and would be ignored.", location=name, hint=f"Use {replacement}."
             )
@@ -44,9 +44,9 @@ def _refuse_ignored_schemas(request: Any) -> None:
     """Refuse a schema where none is read, and members of tools that are nearly those which constrain their calls."""
     for place, holder in (("response_format", request), ("text.format", declared(request, "text"))):
         given = declared(holder, place.rpartition(".")[2])
-        if given is None or given.type != "json_object":
+        if _type_of(given) != "json_object":
             continue
-        members = given.model_dump()
+        members = given if isinstance(given, Mapping) else given.model_dump()
         for name in ("schema", "json_schema"):
             if members.get(name) is not None:
                 raise ConflictingConstraints(
@@ -111,15 +111,19 @@ def keep_penalties_of_the_model_out(request: Any) -> None:
 
 def constraint_sources(request: Any) -> list[str]:
     """Return the names of the request fields that hold a constraint, in the order in which they are looked at."""
-    response_format = declared(request, "response_format")
-    text = declared(request, "text")
-    text_format = getattr(text, "format", None)
     present = {
-        "response_format": response_format is not None and response_format.type != "text",
-        "text.format": text_format is not None and text_format.type != "text",
+        "response_format": _type_of(declared(request, "response_format")) not in (None, "text"),
+        "text.format": _type_of(getattr(declared(request, "text"), "format", None)) not in (None, "text"),
         "structured_outputs": request.structured_outputs is not None,
     }
     return [name for name, there in present.items() if there]
+
+
+def _type_of(response_format: Any) -> Any:
+    """Return the type of a response format, which in a batch of chats is still a dictionary; ``None`` without one."""
+    if isinstance(response_format, Mapping):
+        return response_format.get("type")
+    return getattr(response_format, "type", None)
 
 
 def check_display(request: Any) -> None:

@@ -31,6 +31,9 @@ OPTIONS = {
     "whitespace_pattern": "a string",
 }
 
+_VLLMS_OWN = ("_backend", "_backend_was_auto")
+"""In what vLLM writes down and reads again, as it does with each chat of a batch. A client's values are not read."""
+
 _PARAMS: TypeAdapter[StructuredOutputsParams] = TypeAdapter(StructuredOutputsParams)
 
 
@@ -60,7 +63,7 @@ def read_structured_outputs(given: Any) -> StructuredOutputsParams:
             f"{FIELD} must be an object, not of the type {type(given).__name__}.", location=FIELD, hint=_form()
         )
     for name in given:
-        if name not in KINDS and name not in OPTIONS:
+        if name not in KINDS and name not in OPTIONS and name not in _VLLMS_OWN:
             meant = get_close_matches(str(name), (*KINDS, *OPTIONS), n=1)
             raise ConflictingConstraints(
                 f"{FIELD} has no key {excerpt(str(name))}.",

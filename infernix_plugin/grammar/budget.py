@@ -40,6 +40,14 @@ def timeout(time: float) -> CompileTimeout:
     )
 
 
+def busy() -> CompileTimeout:
+    """The error of a compile that would have had to wait for too many others."""
+    return CompileTimeout(
+        "The compile takes long, and too many such compiles wait already",
+        hint="Send the request again later, or simplify the constraint.",
+    )
+
+
 @dataclass(slots=True)
 class _Budget:
     seconds: float

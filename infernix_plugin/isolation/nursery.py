@@ -29,6 +29,8 @@ from infernix_plugin.matching.engines.select import Engines, Lark
 from infernix_plugin.matching.plan import LocalPlanner, Plan
 from infernix_plugin.matching.warming import SAMPLES
 
+OOM_SCORE = "500"
+"""Where memory is short, a compile ends before the server that asked for it."""
 NICENESS = 5
 """What a compile gives way by from the start; see ``pool.LONG_NICENESS``."""
 TRIED_CHARACTERS = 1 << 14
@@ -76,6 +78,8 @@ def main(control: int, lifeline: int) -> None:
         packed, *vocabulary = frames.receive(orders)
         setup = Setup.unpacked(packed)
         os.nice(setup.niceness)
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+            score.write(OOM_SCORE)
         planning = _Planning(setup, wire.unpacked_domain(vocabulary))
         gc.collect()
         gc.freeze()  # so that workers share the pages

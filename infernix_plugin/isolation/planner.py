@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 
+from infernix_plugin.errors import InfernixError
 from infernix_plugin.grammar import budget
 from infernix_plugin.isolation.nursery import Setup
-from infernix_plugin.isolation.pool import Crash, NoWorkers, OutOfTime, Pool
+from infernix_plugin.isolation.pool import Busy, Crash, Ending, NoWorkers, OutOfTime, Pool
 from infernix_plugin.matching import wire
 from infernix_plugin.matching.domain import TokenDomain
 from infernix_plugin.matching.engines.select import Engines
@@ -42,12 +43,20 @@ class IsolatedPlanner:
     def plan(self, job: Job, *, spare: bool = False) -> Plan:
         """Work out a plan; see :class:`~infernix_plugin.matching.plan.Planner`."""
         request = wire.packed_job(job, spare=spare)
+        crashed = False
         while self._failures < MAX_STARTS:
             try:
                 kind, *frames = self.pool.run(request)
             except OutOfTime:
                 raise budget.timeout(self._setup.seconds) from None
+            except Busy:
+                raise budget.busy() from None
+            except Ending:
+                raise InfernixError("The constraint is not compiled any more: the server ends.") from None
             except Crash:
+                if not crashed:  # somebody else may have ended the process
+                    crashed = True
+                    continue
                 raise budget.CompileCrash(
                     "The process that compiled the constraint has ended; such constraints are too much for its engine.",
                     hint="Simplify the constraint.",

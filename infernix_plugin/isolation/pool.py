@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import thread as _executors  # noqa: F401  # it registers first, and is called last
 from pathlib import Path
 from time import monotonic
 
@@ -31,6 +32,12 @@ LOOK_SECONDS = 0.25
 """So often somebody looks at what a worker has taken."""
 WAITING = 6
 """A worker may be ``seconds`` at work, and so many times that in all: where all cores are busy, it waits for one."""
+SHORT_WAITING = 3
+"""So many times :data:`SHORT_SECONDS` a job may have a short place."""
+MAX_WAITING = 48
+"""Jobs that may wait for a long place. Each holds a thread of the server; the others are for ordinary constraints."""
+MAX_ENDED = 8
+"""So many workers in a row may have ended before they had anything to do."""
 HELLO_SECONDS = 120.0
 """In this time a nursery must have read the vocabulary."""
 
@@ -45,6 +52,14 @@ class Crash(Exception):
 
 class NoWorkers(Exception):
     """There is no process to work in."""
+
+
+class Busy(Exception):
+    """Too many jobs wait for a long place."""
+
+
+class Ending(Exception):
+    """This process is about to end."""
 
 
 class Pool:
@@ -63,6 +78,7 @@ class Pool:
         self._short = threading.BoundedSemaphore(places)
         self._long = threading.BoundedSemaphore(places)
         self._lock = threading.Lock()
+        self._waiting = 0
         self._nursery: _Nursery | None = None
         self._idle: list[_Worker] = []
 
@@ -82,11 +98,14 @@ class Pool:
             OutOfTime: it took longer than it may, and a moment of grace.
             Crash: the worker ended.
             NoWorkers: there is none.
+            Busy: it takes long, and too many of those wait already.
+            Ending: the process only waits for its threads to end.
         """
+        _go_on()
         with self._short:
             worker = self._worker()
             began = worker.begin(request)
-            if worker.answers(SHORT_SECONDS):
+            if worker.answers_soon():
                 state, *answer = worker.answer()
                 if state == frames.READY:
                     self._put_back(worker)
@@ -97,13 +116,14 @@ class Pool:
             if not has_place:
                 worker.end()
         if not has_place:
-            self._long.acquire()
+            self._wait_for_a_long_place()
         try:
             if not has_place:
                 worker = self._worker()
                 began = worker.begin(request)
             worker.give_way()
             while not worker.answers(LOOK_SECONDS):
+                _go_on()
                 if (
                     worker.processor_seconds() > self._seconds + GRACE_SECONDS
                     or monotonic() - began > self._seconds * WAITING + GRACE_SECONDS
@@ -119,22 +139,42 @@ class Pool:
         if self._nursery is not None:
             self._give_up(self._nursery)
 
+    def _wait_for_a_long_place(self) -> None:
+        with self._lock:
+            if self._waiting >= MAX_WAITING:
+                raise Busy
+            self._waiting += 1
+        try:
+            while not self._long.acquire(timeout=LOOK_SECONDS):
+                _go_on()
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
     def _worker(self) -> _Worker:
-        while True:
+        for _ in range(MAX_ENDED):
             with self._lock:
                 nursery = self._started()
-                worker = self._idle.pop() if self._idle else nursery.worker()
+                try:
+                    worker = self._idle.pop() if self._idle else nursery.worker()
+                except OSError as error:
+                    raise NoWorkers(f"a process cannot be reached: {error}") from None
                 if not self._idle:
-                    self._idle.append(nursery.worker())  # forked by the time that it is needed
+                    with contextlib.suppress(OSError):
+                        self._idle.append(nursery.worker())  # forked by the time that it is needed
             try:
                 worker.meet()
+            except ProcessLookupError:
+                pass
             except OSError:
                 worker.end()
                 self._give_up(nursery)
                 raise NoWorkers("the process that workers are forked from has ended") from None
-            if not worker.answers(0):
-                return worker
+            else:
+                if not worker.answers(0):
+                    return worker
             worker.end()  # it has ended while it was idle
+        raise NoWorkers("processes end before they have anything to do")
 
     def _give_up(self, nursery: _Nursery) -> None:
         with self._lock:
@@ -156,6 +196,18 @@ class Pool:
             except OSError as error:
                 raise NoWorkers(f"a process cannot be started: {error}") from None
         return self._nursery
+
+
+_ending = threading.Event()
+# Set before the threads of executors are waited for, which is before anything that atexit knows.
+if hasattr(threading, "_register_atexit"):
+    threading._register_atexit(_ending.set)
+
+
+def _go_on() -> None:
+    """Raise :class:`Ending` if the interpreter only waits for its threads."""
+    if _ending.is_set():
+        raise Ending
 
 
 class _Nursery:
@@ -228,6 +280,16 @@ class _Worker:
             self.end()
             raise Crash from None
         return began
+
+    def answers_soon(self) -> bool:
+        """Whether it has answered or ended before it took :data:`SHORT_SECONDS` of processor time."""
+        until = monotonic() + SHORT_SECONDS * SHORT_WAITING
+        wait = SHORT_SECONDS
+        while not self.answers(wait):
+            if self.processor_seconds() >= SHORT_SECONDS or monotonic() >= until:
+                return False
+            wait = SHORT_SECONDS / 4
+        return True
 
     def answers(self, seconds: float) -> bool:
         """Whether it has answered or ended within so many seconds."""

@@ -173,3 +173,34 @@ def test_slips_in_tools(name, meant):
     place, text = refused(chat, tools=[{"type": "function", "function": function}])
     assert (place, text.partition("Hint: ")[2]) == (f"tools[0].function.{name}", f"Did you mean {meant}?")
     chat(tools=[{"type": "function", "function": {"name": "f", "strict": True, "cache_control": 1}}])
+
+
+@pytest.mark.parametrize("api", EVERY)
+def test_what_asks_for_nothing_is_not_refused(api):
+    EVERY[api](guided_json_object=None, guided_whitespace_pattern=None, guided_decoding_backend=None)
+    EVERY[api](structured_output=None, structuredOutputs=False, guided_jsn="")
+    EVERY[api](
+        response_fromat={"type": "text"}, chat_template_kwargs={"response_format_hint": "x", "guided_json": None}
+    )
+    if api in ("chat", "completions"):
+        EVERY[api](text={"format": {"type": "text"}}, output_format={"type": "text"})
+
+
+def test_a_batch_of_chats_reads_what_vllm_wrote_down():
+    from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletionRequest
+
+    batch = {"model": "m", "messages": [MESSAGES, MESSAGES]}
+    for given in (
+        {"structured_outputs": REGEX},
+        {"response_format": {"type": "text"}},
+        {"response_format": {"type": "json_object"}},
+    ):
+        request = BatchChatCompletionRequest.model_validate({**batch, **given})
+        refuse_conflicts(request)
+        for messages in request.messages:
+            refuse_conflicts(request.to_chat_completion_request(messages))
+    request = BatchChatCompletionRequest.model_validate(
+        {**batch, "response_format": {"type": "json_object", "schema": {}}}
+    )
+    with pytest.raises(VLLMValidationError, match="has no schema"):
+        refuse_conflicts(request)

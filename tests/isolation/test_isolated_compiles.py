@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,11 +24,11 @@ from infernix_plugin.framing.phases import Framing
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar.budget import CompileCrash, CompileTimeout
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.isolation import nursery
+from infernix_plugin.isolation import frames, nursery
 from infernix_plugin.isolation import pool as pools
 from infernix_plugin.isolation.nursery import Setup
 from infernix_plugin.isolation.planner import IsolatedPlanner
-from infernix_plugin.isolation.pool import Crash, NoWorkers, OutOfTime, Pool
+from infernix_plugin.isolation.pool import Busy, Crash, NoWorkers, OutOfTime, Pool
 from infernix_plugin.matching import CompiledGrammar
 from infernix_plugin.matching.plan import Job
 from infernix_plugin.matching.wire import packed_plan
@@ -319,10 +320,66 @@ def test_a_worker_that_crashes_refuses_one_constraint(isolated):
         running = executor.submit(isolated.compile, OutputConstraint.regex("crash"))
         assert until(lambda: long_places(pool) == 1)
         os.kill(worker, signal.SIGKILL)
-        error = running.exception(PATIENCE)
-    assert isinstance(error, CompileCrash)
-    assert error.hint == "Simplify the constraint."
-    assert isolated.compile(OutputConstraint.regex("crash")).engine == "llguidance"
+        assert running.result(PATIENCE).engine == "llguidance"  # it begins again
+
+
+def test_what_crashes_twice_is_refused(isolated, monkeypatch):
+    runs = []
+
+    def crash(request):
+        runs.append(request)
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(isolated._planner.pool, "run", crash)
+        with pytest.raises(CompileCrash) as refused:
+            isolated.compile(OutputConstraint.regex("crash twice"))
+    assert refused.value.hint == "Simplify the constraint."
+    assert len(runs) == 2
+    assert isolated.compile(OutputConstraint.regex("crash twice")).engine == "llguidance"  # that is not remembered
+
+
+def test_long_jobs_wait_in_a_line_of_limited_length(pool, executor, monkeypatch):
+    pool._seconds = PATIENCE
+    monkeypatch.setattr(pools, "MAX_WAITING", 1)
+    first, running = hung(pool, executor, "a+")
+    assert until(lambda: long_places(pool) == 0)
+    second, waiting = hung(pool, executor, "b+")
+    assert gone(second)
+    _, third = hung(pool, executor, "c+")
+    assert isinstance(third.exception(PATIENCE), Busy)
+    assert pool.run(request_for("d+"))[0] == b"plan"
+    os.kill(first, signal.SIGKILL)
+    assert isinstance(running.exception(PATIENCE), Crash)
+    assert waiting.result(PATIENCE)[0] == b"plan"
+
+
+def test_a_worker_that_ended_before_anybody_met_it_costs_nobody_anything(pool):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(PATIENCE)
+    next_worker(pool)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        frames.send(theirs, [str(ended.pid).encode()])
+        with pool._lock:
+            pool._idle.append(pools._Worker(ours))
+        nursery = pool._nursery
+        assert pool.run(request_for("a+"))[0] == b"plan"
+    assert pool._nursery is nursery
+
+
+ENDING = """
+from tests.isolation.test_isolated_compiles import *
+pool = planner_for(ConstraintCompiler(DOMAIN), setup_of(600.0), 1).pool
+executor = ThreadPoolExecutor(4)
+for pattern in ("a+", "b+", "c+"):
+    hung(pool, executor, pattern)
+assert until(lambda: long_places(pool) == 0)
+"""
+
+
+def test_a_process_ends_although_compiles_are_under_way():
+    subprocess.run([sys.executable, "-c", ENDING], cwd=Path(__file__).parents[2], check=True, timeout=PATIENCE)
 
 
 def test_a_worker_that_ended_while_idle_costs_nobody_anything(pool):
