@@ -125,8 +125,11 @@ def test_what_flash_next_does_not_do(choice, says):
 def test_the_arguments_of_an_engine_are_asked_about(monkeypatch, tmp_path):
     """A configuration that vLLM could not even read: what we say comes first. Elsewhere it is none of our business."""
     vllm = pytest.importorskip("vllm.engine.arg_utils")
+    from vllm import plugins
+
     from infernix_plugin.seams import engine_arguments
 
+    monkeypatch.setattr(plugins, "plugins_loaded", True)  # the seams of this process are not applied
     (tmp_path / "config.json").write_text(json.dumps(TARGETS["qwen3.5"]))
     (tmp_path / "draft").mkdir()
     (tmp_path / "draft" / "config.json").write_text(json.dumps(DFLASH | {"vocab_size": 7}))

@@ -271,12 +271,15 @@ def test_a_pause_ends_what_runs_and_every_output_has_its_record(server, endpoint
         httpx.post(f"{server.url}/pause", timeout=60, trust_env=False).raise_for_status()
         httpx.post(f"{server.url}/resume", timeout=60, trust_env=False).raise_for_status()
 
-    with log_of(server) as log, ThreadPoolExecutor(1) as threads:
-        paused = threads.submit(pause)
-        answer = send(server.url, endpoint, {"regex": "[a-z]{20000,}"}, stream=stream, tokens=1900)
-        paused.result()
-        lines = log(outputs)
-    assert answer.status == 200
+    for _ in range(10):
+        with log_of(server) as log, ThreadPoolExecutor(1) as threads:
+            paused = threads.submit(pause)
+            answer = send(server.url, endpoint, {"regex": "[a-z]{20000,}"}, stream=stream, tokens=1900)
+            assert answer.status == 200
+            paused.result()
+            lines = log(outputs)
+        if all(reason == "abort" for reason, _ in answer.choices.values()):
+            break  # on a busy machine they may have ended before the pause came
     assert {reason for reason, _ in answer.choices.values()} == {"abort"}
     for _, record in answer.choices.values():
         assert (record["kind"], record["complete"], record["terminated"]) == ("regex", False, False)
@@ -310,6 +313,7 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
 
     async def run():
         async with client_of(server) as client:
+            await ask(client, {"choice": ["red"]})  # what explodes has nothing to wait for
             *errors, _ = await asyncio.gather(*(writes(client) for _ in range(8)), explode(client))
         return errors
 
