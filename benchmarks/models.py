@@ -81,14 +81,14 @@ def prompts(count: int, length: int) -> list[list[int]]:
 
 
 class VllmSide:
-    """vLLM's engine, without speculation and without prefix caching."""
+    """vLLM's engine as it starts by default, compiled; without speculation and without prefix caching."""
 
     def __init__(self, model: str) -> None:
         from vllm import LLM
 
         self._engine = LLM(
-            model, max_model_len=16_896, max_num_seqs=BATCH, enforce_eager=True, enable_prefix_caching=False,
-            max_num_batched_tokens=2048, disable_log_stats=True,
+            model, max_model_len=16_896, max_num_seqs=BATCH, enable_prefix_caching=False, max_num_batched_tokens=2048,
+            disable_log_stats=True,
         )  # fmt: skip
 
     def generate(self, batch: list[list[int]], tokens: int) -> list[float]:
