@@ -36,6 +36,7 @@ OPTIONS = (
     "--max-model-len=2048",
     "--max-num-seqs=32",
     "--enforce-eager",
+    "--no-enable-prefix-caching",  # its blocks are as large as a step here, and then prompts run one after another
     "--enable-scale-out",
     "--no-log-error-stack",
     "--logits-processors=tests.server.exploding:Exploding",
