@@ -150,22 +150,22 @@ class ConstraintCompiler:
         Raises:
             ConstraintError: the constraint cannot be enforced; the subclass says why.
         """
-        with short_turns():
-            plan = self._planner.plan(job)
-            try:
-                return self._assembled(plan)
-            except CompileTimeout:
+        plan = self._planner.plan(job)
+        try:
+            return self._assembled(plan)
+        except CompileTimeout:
+            raise
+        except ConstraintTooLarge:
+            if not isinstance(plan.source, Lark) or not plan.source.has_spare:
                 raise
-            except ConstraintTooLarge:
-                if not isinstance(plan.source, Lark) or not plan.source.has_spare:
-                    raise
-            return self._assembled(self._planner.plan(job, spare=True))
+        return self._assembled(self._planner.plan(job, spare=True))
 
     def _assembled(self, plan: Plan) -> CompiledGrammar:
-        grammar = self._companions.beside(self._engines.made(plan.source), plan.unique)
-        if plan.names is not None:
-            grammar = DistinctNamesGrammar(grammar, plan.names, self._written)
-        return CompiledGrammar(self.domain, grammar, plan.remarks)
+        with short_turns():
+            grammar = self._companions.beside(self._engines.made(plan.source), plan.unique)
+            if plan.names is not None:
+                grammar = DistinctNamesGrammar(grammar, plan.names, self._written)
+            return CompiledGrammar(self.domain, grammar, plan.remarks)
 
     def _prepared(self, job: Job, key: Job | None = None) -> Preparation:
         started = perf_counter()

@@ -26,6 +26,7 @@ from infernix_plugin.matching.companions.argument_names import DistinctNames
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, Source, as_terminal
 from infernix_plugin.matching.terminals import restrict_terminals
+from infernix_plugin.matching.turns import short_turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class LocalPlanner:
 
     def plan(self, job: Job, *, spare: bool = False) -> Plan:
         """Work out a plan; see :class:`Planner`."""
-        with budget.limit(self._seconds, self.clock), collection_paused():
+        with budget.limit(self._seconds, self.clock), collection_paused(), short_turns():
             if job.structural_tag is not None:
                 return self._structural_tag(job.structural_tag)
             if job.contract is not None:
