@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -16,6 +17,10 @@ LOGITS = "logits"
 """The model's logits of this request are NaN after a few tokens."""
 COMPILE = "compile"
 """The engine core refuses what the API server has accepted; the message quotes the constraint."""
+ENDLESS = 1900
+"""An output that may have this many tokens is slow, so that it lasts until a test has done something to it."""
+STEP_SECONDS = 0.03
+"""What a step with such an output takes at least."""
 
 
 def _wish(params: Any) -> Any:
@@ -23,7 +28,7 @@ def _wish(params: Any) -> Any:
 
 
 class Exploding(LogitsProcessor):
-    """For :data:`WORKER` and :data:`LOGITS`."""
+    """For :data:`WORKER`, :data:`LOGITS` and :data:`ENDLESS`."""
 
     AFTER = 3
     """Output tokens, then the logits are NaN."""
@@ -31,6 +36,7 @@ class Exploding(LogitsProcessor):
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
         self._lit = False
         self._broken: dict[int, Any] = {}
+        self._endless: set[int] = set()
 
     def is_argmax_invariant(self) -> bool:
         return False
@@ -40,21 +46,31 @@ class Exploding(LogitsProcessor):
             return
         for index in batch_update.removed:
             self._broken.pop(index, None)
+            self._endless.discard(index)
         for index, params, _, output in batch_update.added:
             self._lit = self._lit or _wish(params) == WORKER
             self._broken.pop(index, None)
+            self._endless.discard(index)
             if _wish(params) == LOGITS:
                 self._broken[index] = output
+            if (params.max_tokens or 0) >= ENDLESS:
+                self._endless.add(index)
         for source, target, direction in batch_update.moved:
             moved, other = self._broken.pop(source, None), self._broken.pop(target, None)
             if moved is not None:
                 self._broken[target] = moved
             if other is not None and direction is MoveDirectionality.SWAP:
                 self._broken[source] = other
+            swapped = {source, target} if direction is MoveDirectionality.SWAP else {source}
+            self._endless = self._endless - {source, target} | {
+                source + target - index for index in swapped & self._endless
+            }
 
     def apply(self, logits: Any) -> Any:
         if self._lit:
             raise RuntimeError(MESSAGE)
+        if self._endless:
+            time.sleep(STEP_SECONDS)
         for index, output in self._broken.items():
             if len(output) >= self.AFTER:
                 logits[index] = float("nan")
