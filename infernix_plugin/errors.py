@@ -54,6 +54,14 @@ class UnsupportedVllmError(InfernixError):
     """The installed vLLM is outside the supported range, or a patched attribute has moved."""
 
 
+class EndsCommandLine(SystemExit):
+    """Mixed into an error, ends a command line with one line on standard error; elsewhere the error is as ever."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(line)
+        self.code = line
+
+
 class SettingsError(InfernixError):
     """``additional_config["infernix"]`` or an ``INFERNIX_*`` variable is not valid."""
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import logging
 
-from infernix_plugin.errors import UnsupportedVllmError
+from infernix_plugin.errors import EndsCommandLine, UnsupportedVllmError
 from infernix_plugin.seams import versions
 
 LOGGER = "infernix_plugin"
 
 
-class StartRefused(UnsupportedVllmError, SystemExit):
-    """Ends a command line with one line on standard error; everywhere else it is an ordinary exception."""
-
-    def __init__(self, line: str) -> None:
-        super().__init__(line)
-        self.code = line
+class StartRefused(EndsCommandLine, UnsupportedVllmError):
+    """The installed vLLM does not fit."""
 
 
 def register() -> None:

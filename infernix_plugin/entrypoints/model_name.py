@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from infernix_plugin.errors import CheckpointError, excerpt
+from infernix_plugin.model_executor.weights.inspection import read_config
 
 PATIENCE = 5.0
 """Seconds that the hub has to answer."""
@@ -14,7 +15,7 @@ _CONFIGURATIONS = ("config.json", "params.json")
 
 
 def require_model(model: str) -> None:
-    """Refuse a directory without a configuration, a path where nothing is, and a name that no hub answers for.
+    """Refuse what :func:`require_path` does, and a name that no hub answers for.
 
     What is cached, and what only vLLM can judge (other kinds of addresses, files of other formats, names that the hub
     answers for but not to this user), passes.
@@ -22,23 +23,47 @@ def require_model(model: str) -> None:
     Raises:
         CheckpointError: one line that says which it is.
     """
-    if os.path.isdir(model):
-        if not any((Path(model) / name).exists() for name in _CONFIGURATIONS):
-            raise CheckpointError(f"the directory {excerpt(model)} has no config.json")
-    elif not (os.path.exists(model) or ":" in model or os.environ.get("VLLM_USE_MODELSCOPE")):
+    if require_path(model):
         _require_on_hub(model)
+
+
+def require_path(model: str) -> bool:
+    """Refuse a directory without a configuration that can be read, and a path where nothing is. Asks nobody else.
+
+    Returns:
+        Whether nothing of that name is here, so that it can only be a name on the hub.
+
+    Raises:
+        CheckpointError: one line that says which it is.
+    """
+    if os.path.isdir(model):
+        found = [name for name in _CONFIGURATIONS if (Path(model) / name).exists()]
+        if not found:
+            raise CheckpointError(f"the directory {excerpt(model)} has no config.json")
+        if found == ["config.json"]:
+            read_config(Path(model))
+        return False
+    if os.path.exists(model) or ":" in model or os.environ.get("VLLM_USE_MODELSCOPE"):
+        return False
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(model)
+    except HFValidationError:
+        raise CheckpointError(_nothing(model)) from None
+    return True
+
+
+def _nothing(model: str) -> str:
+    return f"there is no directory {excerpt(model)}"
 
 
 def _require_on_hub(model: str) -> None:
     from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
-    nothing = f"there is no directory {excerpt(model)}"
-    try:
-        validate_repo_id(model)
-    except HFValidationError:
-        raise CheckpointError(nothing) from None
+    nothing = _nothing(model)
     if (Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}").is_dir():
         return
     if constants.HF_HUB_OFFLINE:

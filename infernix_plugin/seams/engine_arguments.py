@@ -7,22 +7,30 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from infernix_plugin.errors import InfernixError, SettingsError
+from infernix_plugin.entrypoints.model_name import require_path
+from infernix_plugin.errors import CheckpointError, EndsCommandLine, InfernixError, SettingsError
 from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
 from infernix_plugin.model_executor.weights.inspection import read_config
+from infernix_plugin.model_executor.weights.start import require_checkpoints
 from infernix_plugin.seams.seam import Seam
 
 logger = logging.getLogger(__name__)
 
 
-class SettingsRefused(SettingsError, SystemExit):
-    """Ends a command line with one line on standard error; everywhere else it is an ordinary exception."""
+class SettingsRefused(EndsCommandLine, SettingsError):
+    """What was set, or chosen, does not go."""
 
-    def __init__(self, line: str) -> None:
-        super().__init__(line)
-        self.code = line
 
+class CheckpointRefused(EndsCommandLine, CheckpointError):
+    """A checkpoint is not there, or not whole."""
+
+
+_FILES_OF_A_MODEL = ("auto", "hf", "mistral")
+"""Values of vLLM's ``config_format`` that read a file of the model's directory."""
+
+_DRAFTS_OF_A_MODEL = ("dflash", "draft_model", "mtp")
+"""Methods whose ``model`` is a checkpoint. Others have class names there, or words of their own."""
 
 EXACT_METHODS = ("standard", "block")
 """vLLM's ways to verify drafts after which the output is distributed as without drafts."""
@@ -67,6 +75,32 @@ def _refuse_cpu_kernels(config: Any) -> None:
         raise SettingsRefused(f"infernix-plugin: {problem}")
 
 
+def _refuse_absent(arguments: Any) -> None:
+    """Refuse a model, or a draft's model, that is no checkpoint, before vLLM looks for it in every other place."""
+    speculation = _speculation(arguments)
+    draft = speculation.get("model")
+    try:
+        if arguments.hf_config_path is None and arguments.config_format in _FILES_OF_A_MODEL:
+            require_path(arguments.model)
+    except CheckpointError as error:
+        raise CheckpointRefused(f"infernix-plugin: {error}") from None
+    try:
+        if isinstance(draft, str) and (Path(draft).is_dir() or speculation.get("method") in _DRAFTS_OF_A_MODEL):
+            require_path(draft)
+    except CheckpointError as error:
+        raise CheckpointRefused(f"infernix-plugin: the draft is no checkpoint: {error}") from None
+
+
+def _refuse_incomplete(config: Any) -> None:
+    """Refuse, before an engine runs, what :mod:`infernix_plugin.seams.checkpoint_check` would when it loads."""
+    if not _on_cpu():
+        return
+    try:
+        require_checkpoints(config)
+    except CheckpointError as error:
+        raise CheckpointRefused(f"infernix-plugin: {error}") from None
+
+
 def _refuse_combinations(arguments: Any) -> None:
     """Refuse, before vLLM looks at anything, what a model of ours cannot be combined with on the CPU."""
     target = _configuration(arguments.model) if _on_cpu() else None
@@ -74,14 +108,14 @@ def _refuse_combinations(arguments: Any) -> None:
         return
     if isinstance(arguments.hf_overrides, dict):
         target = {**target, **arguments.hf_overrides}
-    speculation = arguments.speculative_config if isinstance(arguments.speculative_config, dict) else None
-    draft = (speculation or {}).get("model")
+    speculation = _speculation(arguments)
+    draft = speculation.get("model")
     length = arguments.max_model_len or target.get("text_config", target).get("max_position_embeddings")
     problem = combinations.refusal(
         target,
         combinations.Choices(
             speculation=speculation,
-            draft=None if draft in (None, arguments.model) else _configuration(draft),
+            draft=target if draft == arguments.model else _configuration(draft),
             max_model_len=length if isinstance(length, int) and length > 0 else None,
             model_impl=str(arguments.model_impl),
             load_format=str(arguments.load_format),
@@ -92,6 +126,16 @@ def _refuse_combinations(arguments: Any) -> None:
     )
     if problem is not None:
         raise SettingsRefused(f"infernix-plugin: {problem}")
+
+
+def _speculation(arguments: Any) -> dict[str, Any]:
+    """Return what was chosen for drafts, in either of vLLM's ways to say it; empty without drafts."""
+    given = arguments.speculative_config
+    single = {"method": arguments.spec_method, "model": arguments.spec_model}
+    single["num_speculative_tokens"] = arguments.spec_tokens
+    return {name: value for name, value in single.items() if value is not None} | (
+        given if isinstance(given, dict) else {}
+    )
 
 
 def _configuration(model: Any) -> dict[str, Any] | None:
@@ -119,12 +163,14 @@ def _replace(original: Any) -> Any:
         except SettingsError as error:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
         _refuse_rust_frontend()
+        _refuse_absent(self)
         _refuse_combinations(self)
         self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)
         _refuse_inexact(config)
         _refuse_cpu_kernels(config)
+        _refuse_incomplete(config)
         backend = config.structured_outputs_config.backend
         if backend != "auto":
             logger.warning("The structured outputs backend %r has no effect: infernix-plugin replaces it", backend)

@@ -44,7 +44,13 @@ def test_a_path_where_nothing_is(hub, monkeypatch, tmp_path, path):
 def test_a_directory_that_is_no_checkpoint(hub, tmp_path):
     with pytest.raises(CheckpointError, match=r"has no config\.json"):
         require_model(str(tmp_path))
-    (tmp_path / "config.json").write_text("{")  # what is in it is vLLM's to say
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"^config\.json is corrupt: it is no JSON"):
+        require_model(str(tmp_path))
+    (tmp_path / "params.json").write_text("{}")  # which of the two vLLM reads is its business
+    require_model(str(tmp_path))
+    (tmp_path / "params.json").unlink()
+    (tmp_path / "config.json").write_text("{}")  # what is in it is vLLM's to say
     require_model(str(tmp_path))
 
 

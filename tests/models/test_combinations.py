@@ -147,6 +147,12 @@ def test_the_arguments_of_an_engine_are_asked_about(monkeypatch, tmp_path):
         engine_arguments._refuse_combinations(
             vllm.EngineArgs(model=str(tmp_path), speculative_config=speculation, hf_overrides=overridden)
         )
+    speculation = {"method": "dflash", "model": str(tmp_path), "num_speculative_tokens": 3}
+    with pytest.raises(SettingsError, match=r"no DFlash draft: its architecture is \['Qwen3_5ForCausalLM'\]"):
+        engine_arguments._refuse_combinations(vllm.EngineArgs(model=str(tmp_path), speculative_config=speculation))
+    single = vllm.EngineArgs(model=str(tmp_path), spec_method="mtp", spec_tokens=33, max_model_len=32)
+    with pytest.raises(SettingsError, match="a text has 32 tokens at most"):
+        engine_arguments._refuse_combinations(single)
     monkeypatch.setattr(engine_arguments, "_on_cpu", lambda: False)
     monkeypatch.setattr(combinations, "refusal", lambda *_: pytest.fail("asked on a GPU"))
     engine_arguments._refuse_combinations(arguments)

@@ -72,6 +72,15 @@ def test_the_prefill_kernel_takes_these_head_dims(key, value):
             custom_ops.chunk_gated_delta_rule_cpu(**arguments)
 
 
+def arguments():
+    """vLLM's arguments as they are by default, without what making them would load."""
+    from vllm import EngineArgs
+
+    given = object.__new__(EngineArgs)
+    given.model, given.additional_config = "some/name", {}
+    return given
+
+
 def test_the_engine_does_not_start(monkeypatch):
     """With one line that ends a command line; on another device it starts."""
     config = SimpleNamespace(
@@ -83,7 +92,7 @@ def test_the_engine_does_not_start(monkeypatch):
     start = engine_arguments.SEAM.replace(lambda self: config)
     monkeypatch.setattr(engine_arguments, "_on_cpu", lambda: True)
     with pytest.raises(engine_arguments.SettingsRefused, match="bfloat16 only") as refused:
-        start(SimpleNamespace(additional_config={}, model="no directory"))
+        start(arguments())
     assert "\n" not in str(refused.value)
     monkeypatch.setattr(engine_arguments, "_on_cpu", lambda: False)
-    assert start(SimpleNamespace(additional_config={}, model="no directory")) is config
+    assert start(arguments()) is config

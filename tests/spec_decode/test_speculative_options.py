@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from vllm import SamplingParams
+from vllm import EngineArgs, SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.v1.sample.logits_processor import BUILTIN_LOGITS_PROCESSORS, build_logitsprocs
 
@@ -62,7 +62,9 @@ def start(monkeypatch, speculation, *, v2=False):
         model_config=None,
     )
     seam = engine_arguments.SEAM.replace(lambda self: config)
-    return seam(SimpleNamespace(additional_config={}, model="no directory"))
+    arguments = object.__new__(EngineArgs)  # as they are by default, without what making them would load
+    arguments.model, arguments.additional_config = "some/name", {}
+    return seam(arguments)
 
 
 def speculation(verify="standard", draft="greedy"):

@@ -1,0 +1,155 @@
+"""Checkpoints that are not there or not whole end the start with one line, before an engine runs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+from safetensors.torch import load_file, save_file
+from vllm import EngineArgs, plugins
+from vllm.config import ModelConfig, MultiModalConfig
+
+from infernix_plugin import settings
+from infernix_plugin.errors import CheckpointError
+from infernix_plugin.model_executor.tiny import make_tiny_draft
+from infernix_plugin.model_executor.weights import start
+from infernix_plugin.model_executor.weights.layout import Part
+from infernix_plugin.seams import engine_arguments
+
+NORM = "model.layers.1.input_layernorm.weight"
+
+
+@pytest.fixture(scope="module")
+def draft(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drafts") / "draft"
+    make_tiny_draft(folder, "dflash")
+    return folder
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """Return a copy of a checkpoint without a tensor."""
+
+    def copy(checkpoint, name):
+        folder = tmp_path / "cut"
+        shutil.copytree(checkpoint, folder)
+        tensors = load_file(folder / "model.safetensors")
+        del tensors[name]
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        return folder
+
+    return copy
+
+
+@pytest.fixture
+def configured(monkeypatch):
+    """Configure an engine as vLLM does, with our replacement around it."""
+    create = engine_arguments.SEAM.replace(inspect.unwrap(EngineArgs.create_engine_config))
+    monkeypatch.setattr(plugins, "plugins_loaded", True)  # the seams of this process are not applied
+    monkeypatch.setattr(settings, "_current", None)
+
+    def configure(model, **arguments):
+        return create(EngineArgs(model=str(model), max_model_len=64, **arguments))
+
+    return configure
+
+
+def drafting(method, model=None):
+    return {"method": method, "num_speculative_tokens": 2} | ({"model": str(model)} if model else {})
+
+
+def test_whole_checkpoints_start(configured, tiny_model, draft):
+    for speculation in (None, drafting("mtp"), drafting("ngram"), drafting("dflash", draft)):
+        config = configured(tiny_model, speculative_config=speculation)
+        assert config.model_config.model == str(tiny_model)
+
+
+def refused(configured, *arguments, **named):
+    """Return the line that ends a command line."""
+    with pytest.raises(engine_arguments.CheckpointRefused) as refusal:
+        configured(*arguments, **named)
+    line = refusal.value.code
+    assert line.startswith("infernix-plugin: ")
+    assert "\n" not in line
+    return line.removeprefix("infernix-plugin: ")
+
+
+def test_a_missing_tensor_is_named(configured, tiny_model, cut):
+    folder = cut(tiny_model, NORM)
+    assert refused(configured, folder) == f"the checkpoint cut does not fit its model: missing: {NORM} [256]"
+    assert configured(folder, load_format="dummy"), "reads no tensors"
+    assert configured(folder, runner="pooling"), "what it can do without is for the worker to say"
+
+
+def test_a_head_is_needed_where_it_drafts(configured, tiny_model, cut):
+    folder = cut(tiny_model, "mtp.fc.weight")
+    assert configured(folder)
+    line = refused(configured, folder, speculative_config=drafting("mtp"))
+    assert line == "the checkpoint cut does not fit its model: missing: mtp.fc.weight [256, 512]"
+
+
+def test_a_draft_has_to_be_whole(configured, tiny_model, draft, cut):
+    line = refused(configured, tiny_model, speculative_config=drafting("dflash", cut(draft, "fc.weight")))
+    assert line == "the checkpoint cut does not fit its model: missing: fc.weight [256, 512]"
+
+
+@pytest.mark.parametrize("method", ["dflash", "draft_model", "eagle"])
+def test_a_directory_that_is_no_draft(configured, tiny_model, tmp_path, monkeypatch, method):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "draft").mkdir()
+    line = "the draft is no checkpoint: the directory 'draft' has no config.json"
+    assert refused(configured, tiny_model, speculative_config=drafting(method, "draft")) == line
+    assert refused(configured, tiny_model, spec_method=method, spec_model="draft", spec_tokens=2) == line
+    (tmp_path / "draft" / "config.json").write_text("{")
+    line = refused(configured, tiny_model, speculative_config=drafting(method, "draft"))
+    assert line.startswith("the draft is no checkpoint: config.json is corrupt: it is no JSON: ")
+
+
+def test_paths_where_nothing_is(configured, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = refused(configured, tiny_model, speculative_config=drafting("dflash", "./nowhere"))
+    assert line == "the draft is no checkpoint: there is no directory './nowhere'"
+    assert refused(configured, "./nowhere") == "there is no directory './nowhere'"
+    (tmp_path / "empty").mkdir()
+    assert refused(configured, "empty") == "the directory 'empty' has no config.json"
+    shutil.copy(tiny_model / "config.json", tmp_path)
+    assert configured("empty", hf_config_path=str(tmp_path), tokenizer=str(tiny_model), load_format="dummy")
+
+
+@pytest.mark.parametrize("images", [0, 1])
+def test_a_vision_tower_is_needed_where_images_are_on(images):
+    assert "multimodal_config" in ModelConfig.__dataclass_fields__
+    assert callable(MultiModalConfig.get_limit_per_prompt)
+    limits = SimpleNamespace(get_limit_per_prompt={"image": images, "video": 0}.__getitem__)
+    model = SimpleNamespace(architectures=["Qwen3_5ForConditionalGeneration"], multimodal_config=limits)
+    assert (Part.VISION in start._parts_of(model)) == bool(images)
+
+
+def test_only_what_the_worker_refuses_too_is_refused(cut, tiny_model):
+    """Everything about a model that takes it out of the comparison; each alone."""
+    folder = cut(tiny_model, NORM)
+    compared = {"model": str(folder), "quantization": None, "runner_type": "generate", "architectures": ["Q"]}
+    compared["multimodal_config"] = None
+
+    def judge(load="auto", **changes):
+        model = SimpleNamespace(**compared | changes)
+        loader = SimpleNamespace(load_format=load)
+        start.require_checkpoints(SimpleNamespace(model_config=model, load_config=loader, speculative_config=None))
+
+    for load in ("auto", "hf", "safetensors"):
+        with pytest.raises(CheckpointError, match=NORM):
+            judge(load)
+    judge("runai_streamer")
+    judge(quantization="fp8")
+    judge(runner_type="pooling")
+    judge(model="some/name")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForCausalLM"]}))
+    judge()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").rename(folder / "model.bin")
+    judge()
+    start.require_checkpoints(SimpleNamespace(model_config=None))
