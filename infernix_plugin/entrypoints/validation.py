@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
-from typing import Any
+from threading import Event, Lock
+from typing import Any, TypeVar
 
 from vllm.exceptions import VLLMError
 
@@ -37,6 +37,7 @@ from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.entrypoints.tools.request import has_grammar
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema, for_log
+from infernix_plugin.grammar import interest
 from infernix_plugin.matching.cache import Outcome
 from infernix_plugin.observation.metrics import metrics
 from infernix_plugin.structured_output.compilers import COMPILING_THREADS, RequestCompiler, compiler_for
@@ -45,6 +46,8 @@ from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 _REMEMBERED = 4096
 _ALLOWED_ELSEWHERE = "tool_choice of the type allowed_tools is only enforced for models with Qwen's form of calls."
@@ -150,8 +153,8 @@ async def validate_request(
         compiler = compiler_for(model_config, tokenizer, settings.current())
         prompts = [_prompt_of(engine_input) for engine_input in engine_inputs]
         judged = (compiler, params, request, prompts)
-        if not await asyncio.get_running_loop().run_in_executor(_readers, _judge_if_known, *judged):
-            await asyncio.get_running_loop().run_in_executor(_threads, _judge, *judged)
+        if not await _on_a_thread(_readers, _judge_if_known, *judged):
+            await _on_a_thread(_threads, _judge, *judged)
     except InfernixError as error:
         place = located(error, request)
         if origin is Origin.MESSAGES and field == "response_format":
@@ -167,7 +170,7 @@ async def validate_options(model_config: Any, tokenizer: Any, sampling_params: A
     """
     if sampling_params.structured_outputs is not None and tokenizer is not None:
         judged = (model_config, tokenizer, sampling_params)
-        await asyncio.get_running_loop().run_in_executor(_threads, validate_sampling_params, *judged)
+        await _on_a_thread(_threads, validate_sampling_params, *judged)
 
 
 def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
@@ -188,6 +191,20 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
         raise _response(error, field) from error
     params._backend = DELEGATED if _Reading.delegated else BACKEND
     params._backend_was_auto = True
+
+
+async def _on_a_thread(threads: ThreadPoolExecutor, judge: Callable[..., Result], *judged: Any) -> Result:
+    """Run ``judge`` on one of ``threads``, as long as its client is there."""
+    left = Event()
+
+    def run() -> Result:
+        with interest.wanted_while(lambda: not left.is_set()):
+            return judge(*judged)
+
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, run)
+    finally:
+        left.set()
 
 
 def _judge_if_known(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> bool:
@@ -228,7 +245,7 @@ def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None
         metrics().count_judged(prepared.outcome, prepared.seconds, compiler.compiler.stats())
         if isinstance(asked, FramedOutput) and asked.prefix:
             compiler.session(asked, prepared)
-    except ConstraintError:
+    except (ConstraintError, interest.CompileAbandoned):
         raise
     except Exception as error:
         logger.error("A constraint could not be compiled: %s", for_log(error))

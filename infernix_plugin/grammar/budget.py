@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TypeVar
 
 from infernix_plugin.errors import ConstraintTooLarge
+from infernix_plugin.grammar import interest
 
 Item = TypeVar("Item")
 
@@ -88,14 +89,17 @@ def seconds() -> float | None:
 
 
 def checkpoint() -> None:
-    """Stop here if the time is over.
+    """Stop here if the time is over, or if nobody waits for the result.
 
     Raises:
         CompileTimeout: the budget of the surrounding :func:`limit` is used up.
+        CompileAbandoned: see :func:`.interest.check`.
     """
     budget = _current.get()
-    if budget is not None and budget.clock() >= budget.deadline:
-        raise timeout(budget.seconds)
+    if budget is not None:
+        if budget.clock() >= budget.deadline:
+            raise timeout(budget.seconds)
+        interest.check()
 
 
 def watched(items: Iterable[Item]) -> Iterator[Item]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 
-from infernix_plugin.errors import InfernixError
-from infernix_plugin.grammar import budget
+from infernix_plugin.grammar import budget, interest
 from infernix_plugin.isolation.nursery import Setup
-from infernix_plugin.isolation.pool import Busy, Crash, Ending, NoWorkers, OutOfTime, Pool
+from infernix_plugin.isolation.pool import Busy, Crash, NoWorkers, OutOfTime, Pool
 from infernix_plugin.matching import wire
 from infernix_plugin.matching.domain import TokenDomain
 from infernix_plugin.matching.engines.select import Engines
@@ -51,8 +50,6 @@ class IsolatedPlanner:
                 raise budget.timeout(self._setup.seconds) from None
             except Busy:
                 raise budget.busy() from None
-            except Ending:
-                raise InfernixError("The constraint is not compiled any more: the server ends.") from None
             except Crash:
                 if not crashed:  # somebody else may have ended the process
                     crashed = True
@@ -75,5 +72,5 @@ class IsolatedPlanner:
             if kind == b"error":
                 raise wire.unpacked_error(frames)
             return wire.unpacked_plan(frames, self._engines)
-        with self._slots:
+        with interest.place(self._slots):
             return self._local.plan(job, spare=spare)

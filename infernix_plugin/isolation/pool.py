@@ -15,11 +15,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import thread as _executors  # noqa: F401  # it registers first, and is called last
 from pathlib import Path
 from time import monotonic
 
 import infernix_plugin
+from infernix_plugin.grammar import interest
+from infernix_plugin.grammar.interest import LOOK_SECONDS
 from infernix_plugin.isolation import frames
 
 SHORT_SECONDS = 0.2
@@ -28,8 +29,6 @@ LONG_NICENESS = 10
 tenth of one. At the lowest priority it would get nothing there until it is out of time."""
 GRACE_SECONDS = 1.0
 """A worker looks at its own clock; so much processor time later, it is ended from outside."""
-LOOK_SECONDS = 0.25
-"""So often somebody looks at what a worker has taken."""
 WAITING = 6
 """A worker may be ``seconds`` at work, and so many times that in all: where all cores are busy, it waits for one."""
 SHORT_WAITING = 3
@@ -56,10 +55,6 @@ class NoWorkers(Exception):
 
 class Busy(Exception):
     """Too many jobs wait for a long place."""
-
-
-class Ending(Exception):
-    """This process is about to end."""
 
 
 class Pool:
@@ -99,10 +94,10 @@ class Pool:
             Crash: the worker ended.
             NoWorkers: there is none.
             Busy: it takes long, and too many of those wait already.
-            Ending: the process only waits for its threads to end.
+            CompileAbandoned: nobody waits for the answer any more.
         """
-        _go_on()
-        with self._short:
+        interest.check()
+        with interest.place(self._short):
             worker = self._worker()
             began = worker.begin(request)
             if worker.answers_soon():
@@ -123,7 +118,7 @@ class Pool:
                 began = worker.begin(request)
             worker.give_way()
             while not worker.answers(LOOK_SECONDS):
-                _go_on()
+                interest.check()
                 if (
                     worker.processor_seconds() > self._seconds + GRACE_SECONDS
                     or monotonic() - began > self._seconds * WAITING + GRACE_SECONDS
@@ -145,8 +140,7 @@ class Pool:
                 raise Busy
             self._waiting += 1
         try:
-            while not self._long.acquire(timeout=LOOK_SECONDS):
-                _go_on()
+            interest.acquire(self._long)
         finally:
             with self._lock:
                 self._waiting -= 1
@@ -196,18 +190,6 @@ class Pool:
             except OSError as error:
                 raise NoWorkers(f"a process cannot be started: {error}") from None
         return self._nursery
-
-
-_ending = threading.Event()
-# Set before the threads of executors are waited for, which is before anything that atexit knows.
-if hasattr(threading, "_register_atexit"):
-    threading._register_atexit(_ending.set)
-
-
-def _go_on() -> None:
-    """Raise :class:`Ending` if the interpreter only waits for its threads."""
-    if _ending.is_set():
-        raise Ending
 
 
 class _Nursery:

@@ -6,13 +6,14 @@ import copy
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Generic, Protocol, TypeVar
 
 from infernix_plugin.errors import ConstraintError
+from infernix_plugin.grammar import interest
 from infernix_plugin.grammar.budget import CompileCrash, CompileTimeout
 
 MAX_REFUSALS = 1024
@@ -54,12 +55,41 @@ class CacheStats:
     """Builds that run or wait for their turn."""
 
 
+class _Build(Generic[Value]):
+    """One that runs or waits for its turn, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.done: Future[Value] = Future()
+        self._wanted = [interest.current()]
+
+    def join(self) -> None:
+        """Wait for it too."""
+        self._wanted.append(interest.current())
+
+    def is_wanted(self) -> bool:
+        """Whether one of those still waits."""
+        return any(condition() for condition in self._wanted)
+
+    def result(self) -> Value:
+        """What it made, once it has.
+
+        Raises:
+            CompileAbandoned: nobody waits for this thread any more, or nobody waited for the build.
+            Exception: whatever the build raised.
+        """
+        while not wait([self.done], timeout=interest.LOOK_SECONDS).done:
+            interest.check()
+        return self.done.result()
+
+
 class BuildCache(Generic[Value]):
     """Least recently used values up to a byte budget. Thread-safe.
 
     The lock is never held while a value is built. Values in use outlive their eviction. A failed build is raised in
     the thread that ran it and in those that waited for it. A refusal that depends on nothing but the key is remembered,
     so that a refused constraint sent again costs nothing; a time-out, a crash or any other error is forgotten.
+
+    A build is wanted as long as somebody waits for it who is wanted; see :mod:`~infernix_plugin.grammar.interest`.
     """
 
     def __init__(self, budget_bytes: int, max_builds: int) -> None:
@@ -68,7 +98,7 @@ class BuildCache(Generic[Value]):
         self._slots = threading.BoundedSemaphore(max_builds)
         self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._building: dict[Hashable, Future[Value]] = {}
+        self._building: dict[Hashable, _Build[Value]] = {}
         self._refusals: OrderedDict[bytes, ConstraintError] = OrderedDict()
         self._held = 0
         self._counts: Counter[str] = Counter()
@@ -83,6 +113,7 @@ class BuildCache(Generic[Value]):
         Raises:
             Exception: whatever ``build`` raised, here, before, or in the thread that was waited for. Each call gets its
                 own :class:`ConstraintError`, as a traceback belongs to one thread.
+            CompileAbandoned: nobody waits for this thread any more.
         """
         with self._lock:
             if key in self._values:
@@ -90,27 +121,33 @@ class BuildCache(Generic[Value]):
                 self._counts["hits"] += 1
                 return self._values[key], Outcome.HIT
         digest = _digest(key)
-        with self._lock:
-            refusal = self._refusals.get(digest)
-            if refusal is not None:
-                self._refusals.move_to_end(digest)
-                raise copy.copy(refusal)
-            if key in self._values:  # built meanwhile
-                self._counts["hits"] += 1
-                return self._values[key], Outcome.HIT
-            building = self._building.get(key)
-            if building is None:
-                own: Future[Value] = Future()
-                self._building[key] = own
-            else:
+        while True:
+            with self._lock:
+                refusal = self._refusals.get(digest)
+                if refusal is not None:
+                    self._refusals.move_to_end(digest)
+                    raise copy.copy(refusal)
+                if key in self._values:  # built meanwhile
+                    self._counts["hits"] += 1
+                    return self._values[key], Outcome.HIT
+                building = self._building.get(key)
+                if building is None:
+                    own: _Build[Value] = _Build()
+                    self._building[key] = own
+                    break
+                building.join()
                 self._counts["waited"] += 1
-        if building is not None:
             try:
                 return building.result(), Outcome.WAITED
             except ConstraintError as error:
                 raise copy.copy(error) from None
+            except interest.CompileAbandoned:  # those who wanted it had left before this thread joined them
+                interest.check()
+        return self._built(key, digest, own, build), Outcome.BUILT
+
+    def _built(self, key: Hashable, digest: bytes, own: _Build[Value], build: Callable[[], Value]) -> Value:
         try:
-            with self._slots:
+            with interest.wanted_while(own.is_wanted), interest.place(self._slots):
                 value = build()
         except BaseException as error:
             with self._lock:
@@ -120,14 +157,14 @@ class BuildCache(Generic[Value]):
                     self._refusals[digest] = copy.copy(error)
                     if len(self._refusals) > MAX_REFUSALS:
                         self._refusals.popitem(last=False)
-            own.set_exception(error)
+            own.done.set_exception(error)
             raise
         with self._lock:
             del self._building[key]
             self._counts["built"] += 1
             self._keep(key, value)
-        own.set_result(value)
-        return value, Outcome.BUILT
+        own.done.set_result(value)
+        return value
 
     def holds(self, key: Hashable) -> bool:
         """Whether :meth:`get` would return at once, with a value."""

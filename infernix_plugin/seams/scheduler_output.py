@@ -93,11 +93,12 @@ def _replace_finish(original: Any) -> Any:
     @functools.wraps(original)
     def finish_requests(self: Any, request_ids: Any, finished_status: Any) -> Any:
         finished = original(self, request_ids, finished_status)
-        if finished_status == RequestStatus.FINISHED_ABORTED:
-            manager = self.structured_output_manager
-            for request in finished:
-                if request.use_structured_output:
+        manager = self.structured_output_manager
+        for request in finished:
+            if request.use_structured_output:
+                if finished_status == RequestStatus.FINISHED_ABORTED:
                     manager.aborted.add(Aborted(request.request_id, request.client_index, manager.record_of(request)))
+                manager.give_up(request)
         return finished
 
     return finish_requests

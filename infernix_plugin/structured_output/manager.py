@@ -14,6 +14,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 from infernix_plugin import settings
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, for_log, printable
 from infernix_plugin.framing.thinking_budget import ThinkingBudget, budget_of
+from infernix_plugin.grammar import interest
 from infernix_plugin.matching.cache import CacheStats
 from infernix_plugin.matching.domain import bitset
 from infernix_plugin.seams.versions import installed_release, installed_version
@@ -56,6 +57,7 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         self._rows: npt.NDArray[np.int32] = np.empty((0, self._words), dtype=np.int32)
         self._readers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="infernix-reading")
         self._compiling = ThreadPoolExecutor(max_workers=COMPILING_THREADS, thread_name_prefix="infernix-compiling")
+        self._preparing: dict[str, Future[ConstrainedRequest]] = {}
         self.failures = StepFailures()
         self.aborted = AbortedRequests()
         logger.info(
@@ -74,11 +76,19 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         budget = request.sampling_params.thinking_token_budget
         request.sampling_params.thinking_token_budget = None  # the masks keep it, not vLLM's sampler
         done: Future[ConstrainedRequest] = Future()
+        self._preparing[request.request_id] = done
+        done.add_done_callback(lambda _: self._preparing.pop(request.request_id, None))
         structured.grammar = done
         if self._use_async_grammar_compilation and hasattr(self, "executor"):
             self._readers.submit(self._begin, done, request, budget)
         else:
             self._settle(done, request, budget)
+
+    def give_up(self, request: Any) -> None:
+        """End the compile of a request that has ended, unless another one waits for the same."""
+        done = self._preparing.get(request.request_id)
+        if done is not None:
+            done.cancel()
 
     def clear_backend(self) -> None:
         """End the threads."""
@@ -195,10 +205,17 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         return self._request_compiler().holds(asked_of(params), prompt, delegated=is_delegated(params))
 
     def _settle(self, done: Future[ConstrainedRequest], request: Any, thinking_tokens: int | None) -> None:
+        failure: Exception | None = None
         try:
-            done.set_result(self._prepare(request, thinking_tokens))
+            with interest.wanted_while(lambda: not done.cancelled()):
+                constrained = self._prepare(request, thinking_tokens)
         except Exception as error:
-            done.set_exception(error)
+            failure = error
+        if done.set_running_or_notify_cancel():
+            if failure is not None:
+                done.set_exception(failure)
+            else:
+                done.set_result(constrained)
 
     def _prepare(self, request: Any, thinking_tokens: int | None) -> ConstrainedRequest:
         try:
@@ -220,6 +237,8 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
             )
         except ConstraintError as error:
             logger.warning("Request %s is refused: %s", printable(request.request_id), for_log(error))
+            raise
+        except interest.CompileAbandoned:
             raise
         except Exception as error:
             logger.error("The constraint of request %s failed: %s", printable(request.request_id), for_log(error))

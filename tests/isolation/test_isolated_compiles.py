@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +24,7 @@ from infernix_plugin import ConstraintCompiler, ConstraintError, MaskState, Outp
 from infernix_plugin.framing.phases import Framing
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar.budget import CompileCrash, CompileTimeout
+from infernix_plugin.grammar.interest import CompileAbandoned, wanted_while
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.isolation import frames, nursery
 from infernix_plugin.isolation import pool as pools
@@ -190,11 +192,18 @@ def started(pool: Pool) -> subprocess.Popen[bytes]:
     return pool._nursery._process
 
 
-def hung(pool: Pool, executor: ThreadPoolExecutor, pattern: str) -> tuple[int, Future[list[bytes]]]:
-    """A request whose worker never answers."""
+def hung(
+    pool: Pool, executor: ThreadPoolExecutor, pattern: str, left: threading.Event | None = None
+) -> tuple[int, Future[list[bytes]]]:
+    """A request whose worker never answers, and whose client may have ``left``."""
     worker = next_worker(pool)
     os.kill(worker, signal.SIGSTOP)
-    return worker, executor.submit(pool.run, request_for(pattern))
+    return worker, executor.submit(wanted, pool, pattern, left or threading.Event())
+
+
+def wanted(pool: Pool, pattern: str, left: threading.Event) -> list[bytes]:
+    with wanted_while(lambda: not left.is_set()):
+        return pool.run(request_for(pattern))
 
 
 def long_places(pool: Pool) -> int:
@@ -352,6 +361,39 @@ def test_long_jobs_wait_in_a_line_of_limited_length(pool, executor, monkeypatch)
     os.kill(first, signal.SIGKILL)
     assert isinstance(running.exception(PATIENCE), Crash)
     assert waiting.result(PATIENCE)[0] == b"plan"
+
+
+def test_what_nobody_waits_for_is_ended_and_gives_its_place_away(pool, executor):
+    pool._seconds = PATIENCE
+    left = [threading.Event(), threading.Event()]
+    first, running = hung(pool, executor, "a+", left[0])
+    assert until(lambda: long_places(pool) == 0)
+    second, waiting = hung(pool, executor, "b+", left[1])
+    third, stays = hung(pool, executor, "c+")
+    assert gone(second)
+    assert gone(third)
+    left[1].set()
+    assert isinstance(waiting.exception(PATIENCE), CompileAbandoned)
+    assert until(lambda: pool._waiting == 1)
+    assert not running.done()
+    assert not stays.done()
+    left[0].set()
+    assert isinstance(running.exception(PATIENCE), CompileAbandoned)
+    assert gone(first)
+    assert stays.result(PATIENCE)[0] == b"plan"
+    assert until(lambda: long_places(pool) == 1)
+
+
+def test_what_nobody_waits_for_leaves_the_line_for_a_short_place(pool, executor, monkeypatch):
+    monkeypatch.setattr(pools, "SHORT_SECONDS", PATIENCE)
+    left = threading.Event()
+    worker, running = hung(pool, executor, "a+")
+    assert until(lambda: pool._short._value == 0)
+    waiting = executor.submit(wanted, pool, "b+", left)
+    left.set()
+    assert isinstance(waiting.exception(PATIENCE), CompileAbandoned)
+    os.kill(worker, signal.SIGCONT)
+    assert running.result(PATIENCE)[0] == b"plan"
 
 
 def test_a_worker_that_ended_before_anybody_met_it_costs_nobody_anything(pool):

@@ -1,11 +1,13 @@
-"""Single flight, bounded builds, eviction, errors that are shared and forgotten."""
+"""Single flight, bounded builds, eviction, errors that are shared and forgotten, builds that nobody waits for."""
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
+from infernix_plugin.grammar import interest
 from infernix_plugin.matching.cache import BuildCache, CacheStats, Outcome
 
 PATIENCE = 20.0
@@ -136,3 +138,123 @@ def test_values_of_different_keys_do_not_wait_for_each_other() -> None:
         assert cache.get("quick", lambda: Thing("quick"))[1] is Outcome.BUILT
         release.set()
         assert waiting.result()[1] is Outcome.BUILT
+
+
+class Client:
+    """Somebody who waits for a value, until he leaves."""
+
+    def __init__(
+        self, pool: ThreadPoolExecutor, cache: BuildCache[Thing], key: str, build: Callable[[], Thing]
+    ) -> None:
+        self._left = threading.Event()
+        self.answer = pool.submit(self._get, cache, key, build)
+
+    def _get(self, cache: BuildCache[Thing], key: str, build: Callable[[], Thing]) -> tuple[Thing, Outcome]:
+        with interest.wanted_while(lambda: not self._left.is_set()):
+            return cache.get(key, build)
+
+    def leave(self) -> None:
+        self._left.set()
+
+    def gave_up(self) -> bool:
+        return isinstance(self.answer.exception(PATIENCE), interest.CompileAbandoned)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(5) as made:
+        yield made
+
+
+class Build:
+    """A build that looks whether it is wanted, and may end when it is told."""
+
+    def __init__(self) -> None:
+        self.started, self.release, self.looks = threading.Event(), threading.Event(), 0
+
+    def __call__(self) -> Thing:
+        self.started.set()
+        while not self.release.wait(0.001):
+            interest.check()
+            self.looks += 1
+        return Thing("a")
+
+    def goes_on(self) -> bool:
+        """Whether it looks again and is still wanted."""
+        before = self.looks
+        while self.looks < before + 2:
+            if self.release.wait(0.001):
+                return False
+        return True
+
+
+def waited(cache: BuildCache[Thing], count: int) -> None:
+    while cache.stats().waited < count:
+        threading.Event().wait(0.001)
+
+
+def test_a_build_goes_on_for_whoever_still_waits(pool: ThreadPoolExecutor) -> None:
+    cache: BuildCache[Thing] = BuildCache(100, 1)
+    build = Build()
+    first = Client(pool, cache, "a", build)
+    assert build.started.wait(PATIENCE)
+    second, third = (Client(pool, cache, "a", build) for _ in range(2))
+    waited(cache, 2)
+    first.leave()
+    third.leave()
+    assert third.gave_up()
+    assert build.goes_on()
+    build.release.set()
+    assert second.answer.result(PATIENCE) == (Thing("a"), Outcome.WAITED)
+    assert cache.get("a", lambda: pytest.fail("built twice"))[1] is Outcome.HIT
+
+
+def test_a_build_that_nobody_waits_for_ends_and_is_forgotten(pool: ThreadPoolExecutor) -> None:
+    cache: BuildCache[Thing] = BuildCache(100, 1)
+    build = Build()
+    first = Client(pool, cache, "a", build)
+    assert build.started.wait(PATIENCE)
+    second = Client(pool, cache, "a", build)
+    waited(cache, 1)
+    first.leave()
+    second.leave()
+    assert first.gave_up()
+    assert second.gave_up()
+    assert cache.stats() == CacheStats(waited=1, failed=1)
+    assert cache.get("a", lambda: Thing("a"))[1] is Outcome.BUILT
+
+
+def test_who_joins_a_build_while_it_is_given_up_builds_it(pool: ThreadPoolExecutor) -> None:
+    cache: BuildCache[Thing] = BuildCache(100, 1)
+    started, given_up = threading.Event(), threading.Event()
+
+    def build() -> Thing:
+        started.set()
+        try:
+            while True:
+                interest.check()
+        finally:
+            assert given_up.wait(PATIENCE)
+
+    first = Client(pool, cache, "a", build)
+    assert started.wait(PATIENCE)
+    first.leave()
+    late = Client(pool, cache, "a", lambda: Thing("late"))
+    waited(cache, 1)
+    given_up.set()
+    assert first.gave_up()
+    assert late.answer.result(PATIENCE) == (Thing("late"), Outcome.BUILT)
+
+
+def test_who_leaves_while_he_waits_for_a_turn_has_none(pool: ThreadPoolExecutor) -> None:
+    cache: BuildCache[Thing] = BuildCache(100, 1)
+    build = Build()
+    first = Client(pool, cache, "a", build)
+    assert build.started.wait(PATIENCE)
+    second = Client(pool, cache, "b", lambda: pytest.fail("built for nobody"))
+    while cache.stats().building < 2:
+        threading.Event().wait(0.001)
+    second.leave()
+    assert second.gave_up()
+    build.release.set()
+    assert first.answer.result(PATIENCE)[1] is Outcome.BUILT

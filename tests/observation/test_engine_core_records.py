@@ -1,5 +1,6 @@
 """The engine core's side: a record for every way in which a constrained request ends, and one only."""
 
+from concurrent.futures import Future
 from queue import Queue
 from types import SimpleNamespace
 
@@ -36,7 +37,7 @@ def request(name, grammar, *, client=0, stop=(), **params):
 @pytest.fixture
 def manager():
     made = InfernixManager.__new__(InfernixManager)
-    made.aborted, made.failures, made._compiler = AbortedRequests(), StepFailures(), None
+    made.aborted, made.failures, made._compiler, made._preparing = AbortedRequests(), StepFailures(), None, {}
     made.vllm_config = SimpleNamespace(parallel_config=SimpleNamespace(data_parallel_index=1))
     return made
 
@@ -110,6 +111,14 @@ def test_an_aborted_request_is_reported_once_to_its_own_client(manager):
     assert sent[2].outputs[0].finish_reason is FinishReason.ABORT
     assert records_in(sent[2])["second"][0]["kind"] == "regex"
     assert step(engine, {}) == {}
+
+
+@pytest.mark.parametrize("status", [RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR])
+def test_a_request_that_is_finished_from_outside_gives_its_compile_up(manager, status):
+    manager._preparing = {"gone": Future(), "stays": Future()}
+    gone = request("gone", None)
+    scheduler_output.FINISH.replace(finish)(scheduler(manager, gone, request("stays", None)), ["gone"], status)
+    assert [name for name, done in manager._preparing.items() if done.cancelled()] == ["gone"]
 
 
 def test_what_the_engine_core_finishes_with_an_error_is_no_abort(manager):

@@ -20,6 +20,7 @@ from benchmarks.server_load import Load
 from benchmarks.server_watch import our_metrics
 from benchmarks.soak_server import soak, stop_token
 from infernix_plugin.entrypoints.demo.server import serve
+from tests.hostile.corpus import FAMILIES
 from tests.server.endings import BOTH, ENDPOINTS, running, send
 from tests.server.exploding import COMPILE, ENDLESS, LOGITS, MESSAGE, WORKER
 
@@ -195,6 +196,22 @@ def test_clients_that_leave_together_leave_nothing_behind(server):
     )
     running = re.compile(r"^vllm:num_requests_running\{.*\} (\S+)$", re.MULTILINE)
     until(lambda: float(running.findall(server.metrics_text())[-1]) == 0, "none of them runs")
+
+
+def test_a_compile_ends_when_its_client_leaves(server):
+    """Left to itself it would take seconds, and then count as built."""
+    before = count(server, "infernix_prepare_seconds_count", process="api")
+    schema = FAMILIES["schema"]["many patterns"]().source
+
+    async def leave():
+        async with client_of(server) as client:
+            waiting = asyncio.create_task(ask(client, {"json": schema}))
+            await asyncio.to_thread(until, lambda: count(server, "infernix_api_compile_queue") == 1, "it is compiled")
+            waiting.cancel()
+
+    asyncio.run(leave())
+    until(lambda: count(server, "infernix_api_compile_queue") == 0, "it is given up")
+    assert count(server, "infernix_prepare_seconds_count", process="api") == before
 
 
 EXPLODES = [(name, stream) for name, stream in BOTH if name != "chat batch"]  # which has no vllm_xargs

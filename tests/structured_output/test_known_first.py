@@ -1,6 +1,7 @@
-"""What is compiled does not wait in line behind compiles, in the API process and in the engine core."""
+"""What is compiled does not wait in line behind compiles, and what nobody waits for is given up; in both processes."""
 
 import asyncio
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from vllm.v1.structured_output.request import StructuredOutputRequest
 
 from infernix_plugin.entrypoints import validation
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
+from infernix_plugin.grammar import interest
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import ConstraintCompiler
 from infernix_plugin.settings import Settings
@@ -20,6 +22,7 @@ from infernix_plugin.structured_output.manager import InfernixManager
 from tests.framing.calling import CONTROL, DOMAIN
 
 PROMPT = [1, 2]
+PATIENCE = 20.0
 
 
 class Compiler:
@@ -47,7 +50,9 @@ class Line:
 def request(pattern):
     params = SimpleNamespace(structured_outputs=StructuredOutputsParams(regex=pattern), thinking_token_budget=None)
     structured = StructuredOutputRequest(params.structured_outputs)
-    return SimpleNamespace(sampling_params=params, prompt_token_ids=PROMPT, structured_output_request=structured)
+    return SimpleNamespace(
+        request_id=pattern, sampling_params=params, prompt_token_ids=PROMPT, structured_output_request=structured
+    )
 
 
 def result_of(asked):
@@ -61,7 +66,7 @@ def result_of(asked):
 @pytest.fixture
 def manager():
     made = InfernixManager.__new__(InfernixManager)
-    made._compiler, made._use_async_grammar_compilation = Compiler(), True
+    made._compiler, made._use_async_grammar_compilation, made._preparing = Compiler(), True, {}
     made.executor, made._compiling, made._readers = None, Line(), ThreadPoolExecutor(1)
     made._prepare = lambda asked, budget: asked.sampling_params.structured_outputs.regex
     yield made
@@ -97,6 +102,57 @@ def test_no_request_is_lost_where_nobody_can_tell(manager):
     asked = request("new")
     manager.grammar_init(asked)
     assert result_of(asked) == "new"
+
+
+def test_the_engine_core_gives_up_what_a_request_that_left_waits_for(manager):
+    left, wants = threading.Event(), []
+
+    def prepare(asked, budget):
+        wants.append(interest.current())
+        assert left.wait(PATIENCE)
+        interest.check()
+        return "stays"
+
+    manager._prepare = prepare
+    gone, stays = request("gone"), request("stays")
+    futures = []
+    with ThreadPoolExecutor(2) as manager._compiling:
+        for asked in (gone, stays):
+            manager.grammar_init(asked)
+            futures.append(asked.structured_output_request._grammar)
+        while len(wants) < 2:
+            left.wait(0.001)
+        assert all(wanted() for wanted in wants)
+        manager.give_up(gone)
+        manager.give_up(gone)
+        assert sorted(wanted() for wanted in wants) == [False, True]
+        left.set()
+        assert result_of(stays) == "stays"
+    assert futures[0].cancelled()
+    assert manager._preparing == {}
+
+
+def test_the_api_process_gives_up_what_a_client_that_left_waits_for(monkeypatch):
+    begun, gone, after = threading.Event(), threading.Event(), []
+
+    def judge(*_):
+        begun.set()
+        assert gone.wait(PATIENCE)
+        with pytest.raises(interest.CompileAbandoned, match="nobody waits for it"):
+            interest.check()
+        after.append("given up")
+
+    async def leave():
+        with ThreadPoolExecutor(1) as threads:
+            answer = asyncio.create_task(validation._on_a_thread(threads, judge))
+            await asyncio.to_thread(begun.wait, PATIENCE)
+            answer.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await answer
+            gone.set()
+
+    asyncio.run(leave())
+    assert after == ["given up"]
 
 
 @pytest.mark.parametrize("pattern", ["known", "new"])
