@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from infernix_plugin.entrypoints import early_settings
 from infernix_plugin.entrypoints.model_name import require_model
 
 DRAFTS = 3
@@ -30,11 +31,13 @@ def run(model: str, options: Sequence[str]) -> None:
 
     Raises:
         EngineError: there is no vllm command.
+        SettingsError: a setting is wrong.
         CheckpointError: there is no such model.
     """
     from infernix_plugin.entrypoints.demo.server import vllm_command
 
     command = vllm_command()
+    early_settings.judge(options)
     if not _says(options, "download-dir", "hf-config-path"):
         require_model(model)
     arguments = command_line(model, options)

@@ -62,7 +62,8 @@ def test_entry_points(wheel):
     points.read_string(read(wheel, "/entry_points.txt"))
     assert dict(points["vllm.general_plugins"]) == {"infernix": "infernix_plugin.plugin:register"}
     assert dict(points["vllm.platform_plugins"]) == {
-        "infernix": "infernix_plugin.seams.cpu_faults:install_import_repairs"
+        "infernix": "infernix_plugin.seams.cpu_faults:install_import_repairs",
+        "infernix_settings": "infernix_plugin.entrypoints.early_settings:refuse",
     }
     assert dict(points["console_scripts"]) == {"infernix": "infernix_plugin.entrypoints.cli:main"}
 

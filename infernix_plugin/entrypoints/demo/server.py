@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infernix_plugin.entrypoints import early_settings
 from infernix_plugin.entrypoints.demo.process_group import ProcessGroup
 from infernix_plugin.errors import InfernixError
 
@@ -102,7 +103,11 @@ def serve(
         log: file for everything the server prints.
         port: a free one if ``None``.
         keep: leave the server running after a body that ends without an exception.
+
+    Raises:
+        SettingsError: a setting is wrong; nothing was started.
     """
+    early_settings.judge(arguments)
     server = ServerProcess(arguments, port=port or _free_port(), log=log)
     try:
         yield server
