@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Lock
-from typing import Any, TypeVar
+from functools import partial
+from threading import Lock
+from typing import Any
 
 from vllm.exceptions import VLLMError
 
 from infernix_plugin import settings
+from infernix_plugin.entrypoints.clients import answered
 from infernix_plugin.entrypoints.continuation import continued, is_continuation, lay_out_reasoning
 from infernix_plugin.entrypoints.declared import declared
 from infernix_plugin.entrypoints.guided import named_as_given, read_guided
@@ -46,8 +48,6 @@ from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 _REMEMBERED = 4096
 _ALLOWED_ELSEWHERE = "tool_choice of the type allowed_tools is only enforced for models with Qwen's form of calls."
@@ -153,8 +153,8 @@ async def validate_request(
         compiler = compiler_for(model_config, tokenizer, settings.current())
         prompts = [_prompt_of(engine_input) for engine_input in engine_inputs]
         judged = (compiler, params, request, prompts)
-        if not await _on_a_thread(_readers, _judge_if_known, *judged):
-            await _on_a_thread(_threads, _judge, *judged)
+        if not await answered(_readers, model_config, partial(_judge_if_known, *judged)):
+            await answered(_threads, model_config, partial(_judge, *judged))
     except InfernixError as error:
         place = located(error, request)
         if origin is Origin.MESSAGES and field == "response_format":
@@ -169,8 +169,8 @@ async def validate_options(model_config: Any, tokenizer: Any, sampling_params: A
         VLLMValidationError: becomes an HTTP 400.
     """
     if sampling_params.structured_outputs is not None and tokenizer is not None:
-        judged = (model_config, tokenizer, sampling_params)
-        await _on_a_thread(_threads, validate_sampling_params, *judged)
+        judge = partial(validate_sampling_params, model_config, tokenizer, sampling_params)
+        await answered(_threads, model_config, judge)
 
 
 def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params: Any) -> None:
@@ -191,20 +191,6 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
         raise _response(error, field) from error
     params._backend = DELEGATED if _Reading.delegated else BACKEND
     params._backend_was_auto = True
-
-
-async def _on_a_thread(threads: ThreadPoolExecutor, judge: Callable[..., Result], *judged: Any) -> Result:
-    """Run ``judge`` on one of ``threads``, as long as its client is there."""
-    left = Event()
-
-    def run() -> Result:
-        with interest.wanted_while(lambda: not left.is_set()):
-            return judge(*judged)
-
-    try:
-        return await asyncio.get_running_loop().run_in_executor(threads, run)
-    finally:
-        left.set()
 
 
 def _judge_if_known(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> bool:

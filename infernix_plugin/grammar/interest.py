@@ -56,10 +56,8 @@ def check() -> None:
     Raises:
         CompileAbandoned: nobody does.
     """
-    if _ending.is_set():
-        raise CompileAbandoned("The constraint is not compiled any more: the server ends.")
-    if not _wanted.get()():
-        raise CompileAbandoned("The constraint is not compiled any more: nobody waits for it.")
+    if _ending.is_set() or not _wanted.get()():
+        raise CompileAbandoned("The constraint is not compiled any more: its client has left, or the server ends.")
 
 
 def acquire(places: threading.Semaphore) -> None:

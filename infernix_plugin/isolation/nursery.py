@@ -72,7 +72,8 @@ class Setup:
 
 def main(control: int, lifeline: int) -> None:
     """Serve until the socket ``control`` is closed at its other end."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's, which is for the server
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal's or a service manager's, which is for the server
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the workers
     with socket.socket(fileno=control) as orders, contextlib.suppress(OSError):
         packed, *vocabulary = frames.receive(orders)

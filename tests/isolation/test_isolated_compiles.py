@@ -503,6 +503,17 @@ def test_nothing_outlives_a_server_that_is_killed():
     assert all(gone(pid) for pid in processes)
 
 
+def test_a_signal_to_the_whole_group_ends_no_compile(pool, executor):
+    """The server gets it too, and they end with the server."""
+    parent, worker = started(pool), next_worker(pool)
+    for process in (parent.pid, worker):
+        os.kill(process, signal.SIGTERM)
+        os.kill(process, signal.SIGINT)
+    assert pool.run(request_for("a+"))[0] == b"plan"
+    assert next_worker(pool) == worker
+    assert parent.poll() is None
+
+
 def test_close_ends_all(pool):
     worker = next_worker(pool)
     parent = started(pool).pid

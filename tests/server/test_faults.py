@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ CACHE_BYTES = 512 << 10
 LINE = "Constrained request ended: "
 ASK = [{"role": "user", "content": "q"}]
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+SLOW = FAMILIES["schema"]["many patterns"]().source
+"""Compiled for seconds."""
 LONG = {"regex": "[a-z]{300,400}"}
 OPTIONS = (
     "--served-model-name=tiny",
@@ -199,13 +202,12 @@ def test_clients_that_leave_together_leave_nothing_behind(server):
 
 
 def test_a_compile_ends_when_its_client_leaves(server):
-    """Left to itself it would take seconds, and then count as built."""
+    """Left to itself it would count as built in the end."""
     before = count(server, "infernix_prepare_seconds_count", process="api")
-    schema = FAMILIES["schema"]["many patterns"]().source
 
     async def leave():
         async with client_of(server) as client:
-            waiting = asyncio.create_task(ask(client, {"json": schema}))
+            waiting = asyncio.create_task(ask(client, {"json": SLOW}))
             await asyncio.to_thread(until, lambda: count(server, "infernix_api_compile_queue") == 1, "it is compiled")
             waiting.cancel()
 
@@ -348,3 +350,17 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
         assert choice.message.content == "red"
         assert choice.constraint["cache"] == "built"
         assert count(again, "infernix_requests_total") == 1
+        check_that_it_waits_for_no_compile(again)
+
+
+def check_that_it_waits_for_no_compile(server):
+    """A server that is stopped answers the clients that it compiles for, and does not finish that first."""
+    slow = {"model": "tiny", "prompt": "q", "structured_outputs": {"json": SLOW}}
+    with ThreadPoolExecutor(1) as threads:
+        sent = threads.submit(httpx.post, f"{server.url}/v1/completions", json=slow, timeout=300, trust_env=False)
+        until(lambda: count(server, "infernix_api_compile_queue") == 1, "it is compiled")
+        os.kill(server.pid, signal.SIGTERM)
+        answer = sent.result()
+    assert answer.status_code == 500
+    assert "the server ends" in answer.json()["error"]["message"]
+    server.wait(60)

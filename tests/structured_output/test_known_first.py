@@ -9,11 +9,12 @@ import pytest
 from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.structured_output.request import StructuredOutputRequest
 
-from infernix_plugin.entrypoints import validation
+from infernix_plugin.entrypoints import clients, validation
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar import interest
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching import ConstraintCompiler
+from infernix_plugin.seams import server_shutdown
 from infernix_plugin.settings import Settings
 from infernix_plugin.structured_output import structural_tag
 from infernix_plugin.structured_output.compilers import RequestCompiler
@@ -138,13 +139,13 @@ def test_the_api_process_gives_up_what_a_client_that_left_waits_for(monkeypatch)
     def judge(*_):
         begun.set()
         assert gone.wait(PATIENCE)
-        with pytest.raises(interest.CompileAbandoned, match="nobody waits for it"):
+        with pytest.raises(interest.CompileAbandoned):
             interest.check()
         after.append("given up")
 
     async def leave():
         with ThreadPoolExecutor(1) as threads:
-            answer = asyncio.create_task(validation._on_a_thread(threads, judge))
+            answer = asyncio.create_task(clients.answered(threads, None, judge))
             await asyncio.to_thread(begun.wait, PATIENCE)
             answer.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -153,6 +154,32 @@ def test_the_api_process_gives_up_what_a_client_that_left_waits_for(monkeypatch)
 
     asyncio.run(leave())
     assert after == ["given up"]
+
+
+def test_a_server_that_ends_answers_whoever_still_waits_for_a_compile():
+    ours, theirs, given_up = object(), object(), threading.Event()
+
+    def judge():
+        while not given_up.wait(0.001):
+            interest.check()
+        return "judged"
+
+    async def end():
+        with ThreadPoolExecutor(2) as threads:
+            ended = asyncio.create_task(clients.answered(threads, ours, judge))
+            other = asyncio.create_task(clients.answered(threads, theirs, judge))
+            while len(clients._waiting) < 2:
+                await asyncio.sleep(0.001)
+            engine, stopped = SimpleNamespace(model_config=ours), []
+            server_shutdown.SEAM.replace(lambda self, timeout=None: stopped.append((self, timeout)))(engine, timeout=7)
+            assert stopped == [(engine, 7)]
+            with pytest.raises(interest.CompileAbandoned, match="the server ends"):
+                await ended
+            given_up.set()
+            assert await other == "judged"
+
+    asyncio.run(end())
+    assert clients._waiting == {}
 
 
 @pytest.mark.parametrize("pattern", ["known", "new"])
