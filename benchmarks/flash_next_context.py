@@ -63,7 +63,7 @@ def step_of(length: int) -> Any:
     closing = torch.arange(1) if length % 4 == 0 else torch.empty(0, dtype=torch.long)
     pages = torch.arange(-(-length // PAGE))[None]
     return SparseStep(
-        position, None, closing, position - 3, torch.zeros(1, 1, dtype=torch.long), position[None], pages, (), PAGE
+        position, None, closing, position - 3, torch.zeros(1, 1, dtype=torch.long), position[None], pages, (), PAGE, 4
     )
 
 
@@ -82,9 +82,10 @@ def layers() -> list[tuple[int, float, float]]:
         new = torch.randn(1, width).to(torch.bfloat16)
         both = layer(2048), layer(1 << 20)
         for length in CONTEXTS:
-            step = step_of(length)
+            laid_out = step_of(length)
 
-            def run(attention: Any, step: Any = step) -> None:
+            def run(attention: Any, laid_out: Any = laid_out) -> None:
+                step = laid_out.choosing(attention.k)
                 attention._write(rows, new, step)
                 attention._attend(queries, index, rows, step)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -40,6 +41,8 @@ class Registration(Seam):
             self.check(module)
             for name, model in MODELS.items():
                 module.ModelRegistry.register_model(name, model)
+            # For CUDA graphs with breaks, vLLM would not compile models of these names, here as little as there.
+            os.environ.setdefault("VLLM_USE_BREAKABLE_CUDAGRAPH", "0")
 
 
 def _replace_skip(original: Any) -> Any:

@@ -34,7 +34,7 @@ def layer():
 
 
 def builder():
-    config = SimpleNamespace(hf_text_config=SimpleNamespace(indexer_compress_ratio=BLOCK))
+    config = SimpleNamespace(hf_text_config=SimpleNamespace(indexer_compress_ratio=BLOCK, indexer_budget=BEST * BLOCK))
     vllm_config = SimpleNamespace(model_config=config, num_speculative_tokens=DRAFTS)
     return SparseStepBuilder(SimpleNamespace(block_size=PAGE), [], vllm_config, torch.device("cpu"))
 
@@ -106,7 +106,7 @@ def test_every_query_sees_what_it_should(seed) -> None:
 
 
 def test_pages_hold_whole_blocks() -> None:
-    config = SimpleNamespace(hf_text_config=SimpleNamespace(indexer_compress_ratio=5))
+    config = SimpleNamespace(hf_text_config=SimpleNamespace(indexer_compress_ratio=5, indexer_budget=15))
     vllm_config = SimpleNamespace(model_config=config, num_speculative_tokens=0)
     with pytest.raises(ValueError, match="pages of 16 tokens do not hold whole index blocks of 5 tokens"):
         SparseStepBuilder(SimpleNamespace(block_size=PAGE), [], vllm_config, torch.device("cpu"))

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from vllm.compilation.decorators import support_torch_compile
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn import QwenGatedDeltaNetAttention
 from vllm.model_executor.layers.mamba.mamba_utils import (
@@ -77,10 +78,11 @@ class DecoderLayer(nn.Module):
         return self.mlp_hyper_connection.around(self.mlp, streams)
 
 
+@support_torch_compile(dynamic_arg_dims={"token_ids": 0, "positions": 0, "embeddings": 0})
 class FlashNextModel(nn.Module):
-    """Embedding, decoder layers and final mixer."""
+    """Embedding, decoder layers and final mixer: what vLLM compiles as a whole."""
 
-    def __init__(self, vllm_config: Any, prefix: str) -> None:
+    def __init__(self, *, vllm_config: Any, prefix: str) -> None:
         """Build the model for the target of ``vllm_config``."""
         super().__init__()
         config = vllm_config.model_config.hf_text_config
@@ -92,24 +94,15 @@ class FlashNextModel(nn.Module):
             for index, layer_type in enumerate(config.layer_types)
         )
         self.hyper_connection_mixer = StreamMixer(config, f"{prefix}.hyper_connection_mixer", final=True)
-        # The MTP layer reads the streams of the whole step; vLLM takes them from here, not from what forward returns.
-        speculation = vllm_config.speculative_config
-        self.last_streams: Tensor | None = None
-        if speculation is not None and speculation.method == "mtp":
-            tokens = vllm_config.scheduler_config.max_num_batched_tokens
-            wide = config.hc_count * config.hidden_size
-            self.last_streams = torch.zeros(tokens, wide, dtype=vllm_config.model_config.dtype)
 
-    def forward(self, token_ids: Tensor | None, positions: Tensor, embeddings: Tensor | None) -> Tensor:
-        """Return the hidden states ``[tokens, H]`` in front of the output head."""
+    def forward(self, token_ids: Tensor | None, positions: Tensor, embeddings: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the hidden states ``[tokens, H]`` in front of the output head, and the streams ``[tokens, h * H]``."""
         if embeddings is None:
             embeddings = self.embed_tokens(token_ids)
         streams = embeddings.repeat(1, self.streams)
         for layer in self.layers:
             streams = layer(streams, positions, token_ids)
-        if self.last_streams is not None:
-            self.last_streams[: len(streams)] = streams
-        return self.hyper_connection_mixer.merge(streams)
+        return self.hyper_connection_mixer.merge(streams), streams
 
 
 class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  # type: ignore[misc]
@@ -143,9 +136,16 @@ class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  #
         if vllm_config.parallel_config.pipeline_parallel_size > 1:
             raise ValueError("Flash-Next on the CPU runs in one pipeline stage")
         self.config, self.vllm_config = config, vllm_config
-        self.model = FlashNextModel(vllm_config, f"{prefix}.model" if prefix else "model")
+        self.model = FlashNextModel(vllm_config=vllm_config, prefix=f"{prefix}.model" if prefix else "model")
         self.lm_head = output_head(config, self.model.embed_tokens)
         self.logits_processor = LogitsProcessor(config.vocab_size)
+        # The MTP layer reads the streams of the whole step; vLLM takes them from here, not from what forward returns.
+        speculation = vllm_config.speculative_config
+        self.last_streams: Tensor | None = None
+        if speculation is not None and speculation.method == "mtp":
+            tokens = vllm_config.scheduler_config.max_num_batched_tokens
+            wide = config.hc_count * config.hidden_size
+            self.last_streams = torch.zeros(tokens, wide, dtype=vllm_config.model_config.dtype)
 
     def embed_input_ids(self, input_ids: Tensor) -> Tensor:
         """Return the embeddings ``[tokens, H]``."""
@@ -162,7 +162,10 @@ class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  #
         """Return hidden states ``[tokens, H]``; all rows of multimodal ``positions`` are equal for text."""
         if positions.dim() == 2:
             positions = positions[0]
-        return self.model(input_ids, positions, inputs_embeds)  # type: ignore[no-any-return]
+        hidden, streams = self.model(input_ids, positions, inputs_embeds)
+        if self.last_streams is not None:
+            self.last_streams[: len(streams)] = streams
+        return hidden  # type: ignore[no-any-return]
 
     def compute_logits(self, hidden_states: Tensor) -> Tensor | None:
         """Return the logits ``[tokens, vocabulary]``."""
@@ -170,7 +173,7 @@ class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  #
 
     def get_mtp_target_hidden_states(self) -> Tensor | None:
         """Return the streams of the last step, ``[max tokens, h * H]``, for the MTP layer."""
-        return self.model.last_streams
+        return self.last_streams
 
     def get_mrope_input_positions(self, input_tokens: list[int], mm_features: Any) -> tuple[Tensor, int]:
         """Return three equal rows of positions, and that the next token continues them."""

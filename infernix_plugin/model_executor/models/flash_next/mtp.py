@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor, nn
+from vllm.compilation.decorators import support_torch_compile
 from vllm.model_executor.layers.logits_processor import LogitsProcessor
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 from vllm.model_executor.models.utils import AutoWeightsLoader
@@ -23,10 +24,11 @@ from infernix_plugin.model_executor.models.flash_next.norm import OffsetNorm
 from infernix_plugin.model_executor.models.flash_next.streams import StreamMixer, linear
 
 
+@support_torch_compile(dynamic_arg_dims={"embeddings": 0, "positions": 0, "streams": 0})
 class MtpLayer(nn.Module):
-    """Embedding, projections, the layer and the final mixer."""
+    """Embedding, projections, the layer and the final mixer. vLLM compiles the way from embeddings to streams."""
 
-    def __init__(self, vllm_config: Any, prefix: str) -> None:
+    def __init__(self, *, vllm_config: Any, prefix: str) -> None:
         """Build the layer; its number continues those of the target's layers."""
         super().__init__()
         config = vllm_config.model_config.hf_text_config
@@ -61,7 +63,7 @@ class Qwen4ExpMTP(nn.Module):
         config = vllm_config.model_config.hf_text_config
         if getattr(config, "mtp_num_hidden_layers", 1) != 1:
             raise ValueError(f"Flash-Next on the CPU has one MTP layer, not {config.mtp_num_hidden_layers}")
-        self.model = MtpLayer(vllm_config, f"{prefix}.mtp" if prefix else "mtp")
+        self.model = MtpLayer(vllm_config=vllm_config, prefix=f"{prefix}.mtp" if prefix else "mtp")
         self.lm_head = output_head(config, self.model.embed_tokens)
         self.logits_processor = LogitsProcessor(config.vocab_size)
 

@@ -26,6 +26,7 @@ from vllm.v1.attention.backends.registry import MambaAttentionBackendEnum
 from infernix_plugin.model_executor.models.flash_next.ngram_hash import NgramHash
 from infernix_plugin.model_executor.models.flash_next.ngram_table import NgramTable
 from infernix_plugin.model_executor.models.flash_next.norm import OffsetNorm
+from infernix_plugin.model_executor.models.flash_next.operators import ngram_convolution, ngram_entries
 from infernix_plugin.model_executor.models.flash_next.rolling_window import (
     RollingWindow,
     RollingWindowBackend,
@@ -88,29 +89,48 @@ class NgramLayer(nn.Module, MambaBase):  # type: ignore[misc]
 
     def forward(self, streams: Tensor, token_ids: Tensor) -> Tensor:
         """Return the streams ``[tokens, h * H]`` with the features of ``token_ids``, int ``[tokens]``, added."""
-        metadata = get_forward_context().attn_metadata
-        if metadata is None:  # vLLM measures memory before there are pages
-            return streams
-        window: RollingWindow = metadata[self.prefix]
-        (buffers,) = self.kv_cache
-        if is_conv_state_dim_first():
-            buffers = buffers.transpose(1, 2)
-        wide = streams.size(-1)
-        prior = window.load(buffers, self.initial)
-        ids = window.pack(prior[..., wide:].contiguous().view(torch.int64).squeeze(-1), token_ids.long())
-        value = self._gated_value(streams, self._embed(ids, window))
-        inputs = window.pack(prior[..., :wide], self.norm_conv(value).view(torch.int16))
-        window.store(buffers, torch.cat([inputs, ids[:, None].view(torch.int16)], dim=-1))
-        return streams + (value + self._convolve(inputs.view(value.dtype), window))
+        entries = ngram_entries(token_ids, self.key_proj.input_size, self.prefix)
+        value = self._gated_value(streams, entries)
+        return streams + (value + ngram_convolution(self.norm_conv(value), token_ids, self.prefix))
 
-    def _embed(self, ids: Tensor, window: RollingWindow) -> Tensor:
+    def entries(self, token_ids: Tensor) -> Tensor:
+        """Look up the table's rows of ``token_ids``, int ``[tokens]``, side by side: bfloat16 ``[tokens, E]``."""
+        window = self._window()
+        if window is None:
+            return torch.zeros(len(token_ids), self.key_proj.input_size, dtype=torch.bfloat16)
         if self.table is None:
             raise RuntimeError(f"{self.prefix}: the n-gram table was not mapped; load the model from safetensors files")
-        recent = ids[window.tokens[:, None] + torch.arange(-self.hash.context, 1)]
-        return self.table[self.hash.rows(recent)].flatten(-2)
+        wide = self.initial.numel() - _ID_WORDS
+        prior = window.load(self._kept()[..., wide:], self.initial[wide:])
+        recent = self._packed_ids(window, prior, token_ids)[
+            window.tokens[:, None] + torch.arange(-self.hash.context, 1)
+        ]
+        return self.table[self.hash.rows(recent)].flatten(-2).to(torch.bfloat16)
+
+    def convolution(self, inputs: Tensor, token_ids: Tensor) -> Tensor:
+        """Convolve ``inputs``, bfloat16 ``[tokens, h * H]``; keep them and ``token_ids`` for the next step."""
+        window = self._window()
+        if window is None:
+            return torch.zeros_like(inputs)
+        buffers, wide = self._kept(), inputs.size(-1)
+        prior = window.load(buffers, self.initial)
+        packed = window.pack(prior[..., :wide], inputs.view(torch.int16))
+        ids = self._packed_ids(window, prior[..., wide:], token_ids)
+        window.store(buffers, torch.cat([packed, ids[:, None].view(torch.int16)], dim=-1))
+        return self._convolve(packed.view(inputs.dtype), window)
+
+    def _window(self) -> RollingWindow | None:
+        metadata = get_forward_context().attn_metadata
+        return None if metadata is None else metadata[self.prefix]  # vLLM measures memory before there are pages
+
+    def _kept(self) -> Tensor:
+        (buffers,) = self.kv_cache
+        return buffers.transpose(1, 2) if is_conv_state_dim_first() else buffers
+
+    def _packed_ids(self, window: RollingWindow, prior: Tensor, token_ids: Tensor) -> Tensor:
+        return window.pack(prior.contiguous().view(torch.int64).squeeze(-1), token_ids.long())
 
     def _gated_value(self, streams: Tensor, features: Tensor) -> Tensor:
-        features = features.to(streams.dtype)
         agreement = self.norm_key(self.key_proj(features)) * self.norm_query(streams)
         gate = agreement.view(len(streams), self.streams, -1).sum(-1, keepdim=True) / sqrt(self.width)
         gate = gate.abs().clamp_min(1e-6).sqrt() * gate.sign()

@@ -21,8 +21,9 @@ from vllm.model_executor.layers.linear import QKVParallelLinear, RowParallelLine
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 from infernix_plugin.model_executor.models.flash_next.norm import OffsetNorm
+from infernix_plugin.model_executor.models.flash_next.operators import sparse_attention
 from infernix_plugin.model_executor.models.flash_next.rotary import Rotary
-from infernix_plugin.model_executor.models.flash_next.selection import best_blocks, tokens_of, visible
+from infernix_plugin.model_executor.models.flash_next.selection import best_blocks, visible
 from infernix_plugin.model_executor.models.flash_next.sparse_pages import (
     Request,
     SparseBackend,
@@ -112,15 +113,29 @@ class SparseAttention(nn.Module, AttentionLayerBase):  # type: ignore[misc]
         queries = self.rotary(self.q_norm(queries), positions)
         keys = self.rotary(self.k_norm(keys.unflatten(-1, (self.kv_heads, self.width))), positions)
         found, index_keys = self.indexer(hidden)
-        metadata = get_forward_context().attn_metadata
-        if metadata is None:  # vLLM measures memory before there are pages
-            return torch.zeros_like(hidden)
-        step: SparseStep = metadata[self.prefix]
-        rows = self.kv_cache.view(-1, self.kv_cache.size(-1))
-        self._write(rows, torch.cat([keys.flatten(1), values, index_keys], dim=-1), step)
-        out = self._attend(queries, self.rotary(found, positions), rows, step)
+        new = torch.cat([keys.flatten(1), values, index_keys], dim=-1)
+        out = sparse_attention(queries, new, self.rotary(found, positions), self.prefix)
         projected: Tensor = self.o_proj(out.flatten(1) * torch.sigmoid(gate.flatten(1)))[0]
         return projected
+
+    def attend(self, queries: Tensor, new: Tensor, index_queries: Tensor) -> Tensor:
+        """Keep the rows of the step's tokens, and attend to those that the index chooses.
+
+        Args:
+            queries: ``[tokens, H, D]``, rotated.
+            new: ``[tokens, width of a row]``.
+            index_queries: ``[tokens, index heads, d]``, rotated.
+
+        Returns:
+            ``[tokens, H, D]``.
+        """
+        metadata = get_forward_context().attn_metadata
+        if metadata is None:  # vLLM measures memory before there are pages
+            return torch.zeros_like(queries, memory_format=torch.contiguous_format)
+        step: SparseStep = metadata[self.prefix]
+        rows = self.kv_cache.view(-1, self.kv_cache.size(-1))
+        self._write(rows, new, step)
+        return self._attend(queries, index_queries, rows, step)
 
     def _write(self, rows: Tensor, new: Tensor, step: SparseStep) -> None:
         """Keep the rows of the step, then the keys of the blocks that it completes."""
@@ -136,7 +151,7 @@ class SparseAttention(nn.Module, AttentionLayerBase):  # type: ignore[misc]
             index[last] = self.rotary(key[:, None], step.starts)[:, 0]
 
     def _attend(self, queries: Tensor, found: Tensor, rows: Tensor, step: SparseStep) -> Tensor:
-        out = torch.empty_like(queries)
+        out = torch.empty_like(queries, memory_format=torch.contiguous_format)
         pages = rows.view(-1, step.page_size, rows.size(-1))
         if step.few.numel():
             out[step.few.flatten()] = self._few(queries[step.few], found[step.few], rows, step)
@@ -152,15 +167,14 @@ class SparseAttention(nn.Module, AttentionLayerBase):  # type: ignore[misc]
 
     def _few(self, queries: Tensor, found: Tensor, rows: Tensor, step: SparseStep) -> Tensor:
         """Attend from ``queries`` ``[R, q, H, D]`` to gathered rows; returns ``[R * q, H, D]``."""
-        pages = rows.view(-1, step.page_size, rows.size(-1))
-        keys = self._block_keys(pages, step.pages)
-        blocks = best_blocks(found, keys, (step.positions + 1) // self.block, self.k)
-        tokens, counts = tokens_of(blocks, step.positions, self.block)
-        page = step.pages.gather(1, (tokens // step.page_size).flatten(1)).view_as(tokens)
-        slots = (page * step.page_size + tokens % step.page_size).flatten(0, 1)
+        if step.seen is None:
+            keys = self._block_keys(rows.view(-1, step.page_size, rows.size(-1)), step.pages)
+            slots, counts = step.rows_of(best_blocks(found, keys, (step.positions + 1) // self.block, self.k))
+        else:
+            slots, counts = step.seen
         grouped = queries.reshape(len(slots), self.kv_heads, -1, self.width)
         at_once = max(1, GATHERED // (slots.size(1) * rows.size(1)))
-        parts = zip(*(torch.split(part, at_once) for part in (grouped, slots, counts.flatten(0, 1))), strict=True)
+        parts = zip(*(torch.split(part, at_once) for part in (grouped, slots, counts)), strict=True)
         return torch.cat([self._gathered(rows, *part) for part in parts]).flatten(1, 2)
 
     def _gathered(self, rows: Tensor, queries: Tensor, slots: Tensor, counts: Tensor) -> Tensor:

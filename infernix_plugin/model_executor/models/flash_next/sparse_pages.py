@@ -21,6 +21,8 @@ import torch
 from torch import Tensor
 from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder, MultipleOf
 
+from infernix_plugin.model_executor.models.flash_next.selection import every_block, nobody_chooses, tokens_of
+
 FEW = 8
 """Requests with so many tokens in a step, or with drafts and one more, are done side by side; others one by one."""
 
@@ -49,6 +51,9 @@ class SparseStep:
         pages: int64 ``[R, n]``, the pages of those requests.
         many: the other requests.
         page_size: rows of a page.
+        block: tokens of an index block.
+        seen: what ``rows_of`` gives where the queries of ``few`` take all blocks that there are: it is the same for
+            all layers then. None where they have to choose.
     """
 
     slots: Tensor
@@ -60,6 +65,28 @@ class SparseStep:
     pages: Tensor
     many: tuple[Request, ...]
     page_size: int
+    block: int
+    seen: tuple[Tensor, Tensor] | None = None
+
+    def rows_of(self, blocks: Tensor) -> tuple[Tensor, Tensor]:
+        """List the rows that the queries of ``few`` see.
+
+        Args:
+            blocks: int64 ``[R, q, k]``, from ``best_blocks``.
+
+        Returns:
+            int64 and bool ``[R * q, m]``: rows, and which of them count.
+        """
+        tokens, counts = tokens_of(blocks, self.positions, self.block)
+        page = self.pages.gather(1, (tokens // self.page_size).flatten(1)).view_as(tokens)
+        return (page * self.page_size + tokens % self.page_size).flatten(0, 1), counts.flatten(0, 1)
+
+    def choosing(self, k: int) -> SparseStep:
+        """Return this step with ``seen``, if its queries take all blocks where each may take ``k``."""
+        complete = (self.positions + 1) // self.block
+        if not complete.numel() or not nobody_chooses(complete, k):
+            return self
+        return replace(self, seen=self.rows_of(every_block(complete)))
 
 
 class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[misc]
@@ -72,7 +99,8 @@ class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[m
             ValueError: a page does not hold whole blocks.
         """
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
-        self.block = vllm_config.model_config.hf_text_config.indexer_compress_ratio
+        config = vllm_config.model_config.hf_text_config
+        self.block, self.k = config.indexer_compress_ratio, config.indexer_budget // config.indexer_compress_ratio
         self.page_size = kv_cache_spec.block_size
         self.few = max(FEW, vllm_config.num_speculative_tokens + 1)
         if self.page_size % self.block:
@@ -100,7 +128,7 @@ class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[m
             if count > self.few
         )
         longest = int(lengths[is_few].max()) if widest else 0
-        return SparseStep(
+        laid_out = SparseStep(
             slots=slots,
             written=None if bool(kept.all()) else kept.nonzero().flatten(),
             closing=closing.nonzero().flatten(),
@@ -110,7 +138,9 @@ class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[m
             pages=table[: step.num_reqs][is_few, : -(-longest // self.page_size)].long(),
             many=many,
             page_size=self.page_size,
+            block=self.block,
         )
+        return laid_out.choosing(self.k)
 
 
 class SparseBackend(AttentionBackend):  # type: ignore[misc]
