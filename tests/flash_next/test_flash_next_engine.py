@@ -83,12 +83,17 @@ def test_chunks_and_cached_prefixes_change_nothing(engine, reference, text):
         assert reference.agrees(prompt[:length], found), reference.differences(prompt[:length], found)
 
 
-def test_two_ranks_with_drafts_say_what_one_says(engine, as_released, reference, text):
-    """Two tensor parallel ranks, each a process with half of the heads and experts; texts part at ties only."""
+def test_two_compiled_ranks_with_drafts_say_what_one_says(engine, as_released, reference, text, tmp_path):
+    """Two tensor parallel ranks, each a process with half of the heads and experts, compiled as vLLM does by default.
+
+    The texts part at ties only.
+    """
     prompts = [text[100:190], text[200:580]]
     alone = generate(engine, prompts, 40)
     ranks = EngineProcess(
         str(as_released),
+        environment={"VLLM_CACHE_ROOT": str(tmp_path)},
+        enforce_eager=False,
         max_model_len=2048,
         max_num_batched_tokens=CHUNK,
         tensor_parallel_size=2,
@@ -98,6 +103,8 @@ def test_two_ranks_with_drafts_say_what_one_says(engine, as_released, reference,
     try:
         together = generate(ranks, prompts, 40)
         assert ranks.counter("vllm:spec_decode_num_accepted_tokens") > 0
+        # One graph of the target and one of the MTP layer for each rank.
+        assert len(list(tmp_path.glob("torch_compile_cache/torch_aot_compile/*/rank_*/model"))) == 4
     finally:
         ranks.close()
     for prompt, one, two in zip(prompts, alone, together, strict=True):
