@@ -12,6 +12,7 @@ CODE = """
 from infernix_plugin.seams.cpu_faults import install_import_repairs
 install_import_repairs()
 import importlib
+import os
 import sys
 import vllm.model_executor.model_loader.weight_utils as weight_utils
 import vllm.platforms as platforms
@@ -70,6 +71,7 @@ for KIND in ("cuda", "rocm"):
     assert state() == untouched and dict(ModelRegistry.models) == every_model, "changed on a GPU"
     changed = [name for name, value in attributes().items() if value is not replaceable[name]]
     assert not changed, changed
+assert "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ
 print("GPU", *untouched[0].values(), untouched[1])
 
 platforms._current_platform = real
@@ -82,8 +84,11 @@ others = {name: entry for name, entry in ModelRegistry.models.items() if name no
 assert all(every_model[name] is entry for name, entry in others.items()), "another model changed"
 assert not weight_utils.should_skip_weight("model.layers.1.ple.key_proj.weight", None)
 assert "infernix_plugin.model_executor.models.flash_next.model" not in sys.modules, "imported before it is needed"
+assert os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "0"
 
 from vllm.engine.arg_utils import EngineArgs
+compiled = EngineArgs(model=sys.argv[1], max_model_len=256).create_engine_config().compilation_config
+assert compiled.mode != 0, "vLLM does not compile the model"
 speculation = {"method": "dflash", "model": sys.argv[2], "num_speculative_tokens": 3}
 try:
     EngineArgs(model=sys.argv[1], max_model_len=256, speculative_config=speculation).create_engine_config()
