@@ -211,6 +211,8 @@ class _Nursery:
                 )
             finally:
                 os.close(reading)
+        # However it ends, it leaves no zombie.
+        threading.Thread(target=self._process.wait, name="infernix-nursery", daemon=True).start()
         frames.send(self._orders, setup)
 
     def worker(self) -> _Worker:

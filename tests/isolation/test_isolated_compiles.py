@@ -448,6 +448,13 @@ def test_a_nursery_that_ended_is_started_again():
         planner.pool.close()
 
 
+def test_a_nursery_that_ended_leaves_no_zombie(pool):
+    ended = started(pool)
+    os.kill(ended.pid, signal.SIGKILL)
+    assert until(lambda: not Path(f"/proc/{ended.pid}").exists())
+    assert pool._nursery._process is ended, "nobody has asked for another"
+
+
 def test_without_processes_it_goes_on_here_and_says_so_once(monkeypatch, caplog, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
     compiler = ConstraintCompiler(DOMAIN)
