@@ -5,15 +5,18 @@ vLLM's own reader ignores a key that it does not know, and answers the rest with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
 from infernix_plugin.entrypoints.refusals import refusal
-from infernix_plugin.errors import ConflictingConstraints, bounded, excerpt
+from infernix_plugin.entrypoints.response_formats import CHAT, MESSAGES, RESPONSES, check_response_format
+from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, bounded, excerpt
+from infernix_plugin.structured_output.tag_fault import fault_of
 
 FIELD = "structured_outputs"
 KINDS = {
@@ -38,18 +41,57 @@ _PARAMS: TypeAdapter[StructuredOutputsParams] = TypeAdapter(StructuredOutputsPar
 
 
 def check_field(request: Any) -> Any:
-    """Return the decoded body of a request as it is, if its ``structured_outputs`` can be read.
+    """Return the decoded body of a request as it is, if its ``structured_outputs`` and response format can be read.
 
     Raises:
         VLLMValidationError: they cannot; becomes an HTTP 400.
     """
-    given = request.get(FIELD) if isinstance(request, dict) else None
-    if given is not None and not isinstance(given, StructuredOutputsParams):
-        try:
+    if not isinstance(request, dict):
+        return request
+    given = request.get(FIELD)
+    try:
+        if given is not None and not isinstance(given, StructuredOutputsParams):
             read_structured_outputs(given)
-        except ConflictingConstraints as error:
-            raise refusal(error, "") from error
+        check_response_format(request.get(CHAT), CHAT)
+        text = request.get("text")
+        check_response_format(text.get("format") if isinstance(text, Mapping) else None, RESPONSES)
+    except ConstraintError as error:
+        raise refusal(error, CHAT if isinstance(error, InvalidGrammar) else "") from error
     return request
+
+
+def check_output_config(request: Any) -> Any:
+    """Return the decoded body of a request of Messages as it is, if its response format can be read.
+
+    Raises:
+        VLLMValidationError: it cannot; becomes an HTTP 400.
+    """
+    config = request.get("output_config") if isinstance(request, dict) else None
+    try:
+        check_response_format(config.get("format") if isinstance(config, Mapping) else None, MESSAGES)
+    except ConflictingConstraints as error:
+        raise refusal(error, "") from error
+    return request
+
+
+def check_tag(judge: Callable[[], None], tag: Any, field: str) -> None:
+    """Let vLLM judge a structural tag, and say where the tag is wrong if it is.
+
+    Args:
+        judge: vLLM's own judgement, which says that.
+        tag: the JSON text.
+        field: of the request, that holds it.
+
+    Raises:
+        VLLMValidationError: becomes an HTTP 400.
+    """
+    try:
+        judge()
+    except VLLMValidationError:
+        fault = fault_of(tag) if isinstance(tag, str) else None
+        if fault is None:
+            raise
+        raise refusal(fault, f"{FIELD}.structural_tag" if field == FIELD else field) from fault
 
 
 def read_structured_outputs(given: Any) -> StructuredOutputsParams:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -38,13 +39,22 @@ from infernix_plugin.entrypoints.tools.joining import join_tools
 from infernix_plugin.entrypoints.tools.output_parser import OutputParser
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.entrypoints.tools.request import has_grammar
-from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InfernixError, InvalidSchema, for_log
+from infernix_plugin.errors import (
+    ConflictingConstraints,
+    ConstraintError,
+    InfernixError,
+    InvalidGrammar,
+    InvalidSchema,
+    for_log,
+)
 from infernix_plugin.grammar import interest
 from infernix_plugin.matching.cache import Outcome
+from infernix_plugin.matching.engines.xgrammar import REFUSED
 from infernix_plugin.observation.metrics import metrics
 from infernix_plugin.structured_output.compilers import COMPILING_THREADS, RequestCompiler, compiler_for
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.tag_fault import fault_of
 from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
 
 logger = logging.getLogger(__name__)
@@ -196,7 +206,7 @@ def validate_sampling_params(model_config: Any, tokenizer: Any, sampling_params:
 def _judge_if_known(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> bool:
     if is_continuation(options):
         return False
-    asked = asked_of(params)
+    asked = _asked_of(params)
     if not all(compiler.holds(asked, prompt) for prompt in prompts):
         return False
     _judge(compiler, params, options, prompts)
@@ -204,7 +214,7 @@ def _judge_if_known(compiler: RequestCompiler, params: Any, options: Any, prompt
 
 
 def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[list[int]]) -> None:
-    asked = asked_of(params)
+    asked = _asked_of(params)
     if not isinstance(asked, StructuralTag):
         check_sampling(options, compiler.domain.stop_ids)
     if not prompts:
@@ -215,7 +225,7 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
         asked = over_all_text(options, asked)
     elif prompts and is_continuation(options):
         asked = continued(options, asked, prompts[0], compiler.domain)
-    with metrics().judging():
+    with metrics().judging(), _explained(params):
         for prompt in prompts or [[]]:
             _compile(compiler, asked, prompt)
     with _accepted_lock:
@@ -223,6 +233,26 @@ def _judge(compiler: RequestCompiler, params: Any, options: Any, prompts: list[l
         _accepted.move_to_end((compiler, asked))
         while len(_accepted) > _REMEMBERED:
             _accepted.popitem(last=False)
+
+
+def _asked_of(params: Any) -> Asked:
+    with _explained(params):
+        return asked_of(params)
+
+
+@contextmanager
+def _explained(params: Any) -> Iterator[None]:
+    """Say where a client's structural tag is wrong."""
+    try:
+        yield
+    except InvalidGrammar as error:
+        if params.structural_tag is None or params._backend is not None:
+            raise
+        said, _, reason = error.message.partition(": ")
+        fault = fault_of(params.structural_tag, reason if said == REFUSED else None)
+        if fault is None:
+            raise
+        raise fault from error
 
 
 def _compile(compiler: RequestCompiler, asked: Asked, prompt: list[int]) -> None:

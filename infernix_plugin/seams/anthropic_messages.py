@@ -29,10 +29,17 @@ def _replace(original: Any) -> Any:
 
 
 def _keep_extra_fields(original: Any) -> Any:
-    from pydantic import ConfigDict
+    from pydantic import ConfigDict, model_validator
 
     class AnthropicMessagesRequest(original):  # type: ignore[misc]
         model_config = ConfigDict(extra="allow")
+
+        @model_validator(mode="before")
+        @classmethod
+        def _check_output_config(cls, data: Any) -> Any:
+            from infernix_plugin.entrypoints.structured_outputs import check_output_config
+
+            return check_output_config(data)
 
     AnthropicMessagesRequest.__module__, AnthropicMessagesRequest.__doc__ = original.__module__, original.__doc__
     AnthropicMessagesRequest.__qualname__ = original.__qualname__

@@ -48,7 +48,7 @@ def from_json(text: str) -> StructuralTag:
     """
     try:
         tag = json.loads(text)
-        return replace(_tag(tag["format"] if "format" in tag else _triggered(tag)), raw=tag.get(_RAW) is True)
+        return replace(_tag(present_form(tag)), raw=tag.get(_RAW) is True)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidGrammar("The structural tag is not a JSON object with a format.") from error
 
@@ -68,7 +68,15 @@ def _tag(form: dict[str, Any]) -> StructuralTag:
     return StructuralTag(json.dumps({"type": TYPE, "format": form}, ensure_ascii=False))
 
 
-def _triggered(tag: dict[str, Any]) -> dict[str, Any]:
+def present_form(tag: dict[str, Any]) -> dict[str, Any]:
+    """Return the format of a tag that may have the older form.
+
+    Raises:
+        KeyError, TypeError: a member is missing, or is something else.
+    """
+    if "format" in tag:
+        form: dict[str, Any] = tag["format"]
+        return form
     tags = [
         {
             "type": "tag",

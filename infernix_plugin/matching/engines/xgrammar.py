@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -22,6 +23,10 @@ from infernix_plugin.matching.engines.meter import Allowance, Meter
 from infernix_plugin.matching.engines.rehearsal import MASKS, Rehearsal, check_size, letters
 from infernix_plugin.matching.terminals import with_equal_exclusions
 
+REFUSED = "The structural tag is not valid"
+"""What an error says before the reason that xgrammar gives."""
+_SOURCE = re.compile(r"^\[[\d:]+\] \S+:\d+: ")
+"""What its errors begin with: when, and in which line of its own source."""
 _UNMATCHABLE = b"\xff"
 """A byte that no UTF-8 text contains: put before a control token's spelling, the token matches by its id only."""
 
@@ -142,7 +147,7 @@ class XgrammarEngine:
         try:
             return self._tried(text, spelled=True, cached=not may_name_tokens)
         except (RuntimeError, ValueError) as error:
-            raise InvalidGrammar(f"the structural tag is not valid: {_last_line(error)}") from error
+            raise InvalidGrammar(f"{REFUSED}: {reason_of(error)}") from error
 
     def _vocabulary(self, spelled: bool) -> _Vocabulary:
         with budget.uncharged(), self._lock:
@@ -281,6 +286,8 @@ class _Matcher:
         return bool(self._matcher.is_completed())
 
 
-def _last_line(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Return what an error of xgrammar says, without the time and the line of its own source."""
     lines = str(error).strip().splitlines()
-    return lines[-1] if lines else type(error).__name__
+    said = _SOURCE.sub("", lines[-1]).removeprefix("Invalid structural tag error: ") if lines else ""
+    return said or type(error).__name__

@@ -1,0 +1,169 @@
+"""Where a structural tag is wrong. xgrammar, which defines what tags mean, says why, and of a large tag not where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, get_args
+
+from infernix_plugin.errors import InvalidGrammar, bounded, excerpt
+from infernix_plugin.matching.engines.xgrammar import REFUSED, reason_of
+from infernix_plugin.structured_output.structural_tag import TYPE, present_form
+
+MOST_TRIED = 1000
+"""Formats of a tag that are tried one by one; of a larger tag the reason is told without a place."""
+
+_CONTENTS = {"regex": "pattern", "grammar": "grammar", "json_schema": "json_schema"}
+"""Types of formats -> the member whose content xgrammar reads."""
+_FILLER = {"type": "const_string", "value": "x"}
+_OLDER = {"begin": "a string", "schema": "a JSON Schema", "end": "a string"}
+"""Members of a structure of the older form, and what each is."""
+
+
+def fault_of(text: str, reason: str | None = None) -> InvalidGrammar | None:
+    """Say what is wrong with the JSON text of a structural tag, and where; ``None`` if xgrammar takes it.
+
+    Args:
+        text: the tag as a client wrote it.
+        reason: why xgrammar refused it, if that is known. Otherwise it is asked, without a vocabulary, as vLLM asks it:
+            then a token that is written as a string is wrong.
+    """
+    try:
+        tag = json.loads(text)
+    except json.JSONDecodeError as error:
+        return InvalidGrammar(f"The structural tag is no JSON: {error.msg}", location=f"{error.lineno}:{error.colno}")
+    except (ValueError, RecursionError):
+        return InvalidGrammar("The structural tag is no JSON that can be read.")
+    return shape_fault(tag) or _content_fault(tag, reason)
+
+
+def shape_fault(tag: Any) -> InvalidGrammar | None:
+    """Say what is wrong with the outer form of a tag, without looking into formats and schemas."""
+    if not isinstance(tag, Mapping):
+        return InvalidGrammar(f"A structural tag is an object, not of the type {type(tag).__name__}.", location="#")
+    if "format" in tag:
+        if tag.get("type") != TYPE:
+            return InvalidGrammar(f"The type of a structural tag is {TYPE!r}.", location="#/type")
+        return None if isinstance(tag["format"], Mapping) else _no_object("format", "#/format", tag["format"])
+    structures, triggers = tag.get("structures"), tag.get("triggers")
+    if structures is None and triggers is None:
+        return InvalidGrammar("The structural tag has no format.", location="#", hint="It has the member format.")
+    if not isinstance(structures, list) or not structures:
+        return InvalidGrammar("structures must be a list with at least one structure.", location="#/structures")
+    if not isinstance(triggers, list) or not triggers or not all(isinstance(trigger, str) for trigger in triggers):
+        return InvalidGrammar("triggers must be a list of strings, with at least one.", location="#/triggers")
+    for index, structure in enumerate(structures):
+        place = f"#/structures/{index}"
+        if not isinstance(structure, Mapping):
+            return _no_object("structure", place, structure)
+        for name, kind in _OLDER.items():
+            if name not in structure:
+                return InvalidGrammar(
+                    f"A structure needs the member {name}.", location=place, hint=f"{name} is {kind}."
+                )
+            if not isinstance(structure[name], Mapping | bool if name == "schema" else str):
+                return InvalidGrammar(f"{name} must be {kind}.", location=f"{place}/{name}")
+    return None
+
+
+def _no_object(name: str, place: str, value: Any) -> InvalidGrammar:
+    return InvalidGrammar(f"A {name} is an object, not of the type {type(value).__name__}.", location=place)
+
+
+def _content_fault(tag: dict[str, Any], reason: str | None) -> InvalidGrammar | None:
+    form = present_form(tag)
+    reason = reason or _refusal(form)
+    if reason is None:
+        return None
+    fault = _fault_in(*_refused_part(form, reason), reason)
+    if "format" not in tag and fault.location is not None:
+        place = fault.location.replace("#/format/tags", "#/structures").replace("content/json_schema", "schema")
+        fault.location = "#" if place.startswith("#/format") else place
+    return fault
+
+
+def _refused_part(form: Any, reason: str) -> tuple[str, Any]:
+    """Return the part of a format that is refused for this reason even alone, or all of it, with its JSON Pointer."""
+    for pointer, part in islice(_formats("#/format", form), MOST_TRIED):
+        if _refusal(_alone(part)) == reason:
+            return pointer, part
+    return "#/format", form
+
+
+def _fault_in(place: str, form: Any, reason: str) -> InvalidGrammar:
+    if not isinstance(form, Mapping):
+        return _no_object("format", place, form)
+    kind, known = str(form.get("type")), _types()
+    if "type" not in form:
+        return InvalidGrammar("A format has no type.", location=place, hint=f"Its types are {', '.join(known)}.")
+    if kind not in known:
+        meant = get_close_matches(kind, known, n=1)
+        hint = f"Did you mean {meant[0]}?" if meant else f"Its types are {', '.join(known)}."
+        return InvalidGrammar(f"There is no format of the type {excerpt(kind)}.", location=f"{place}/type", hint=hint)
+    if _CONTENTS.get(kind) in form:
+        place = f"{place}/{_CONTENTS[kind]}"
+    return InvalidGrammar(f"{REFUSED}: {bounded(reason)}", location=place)
+
+
+def _formats(pointer: str, form: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the formats of a format with their JSON Pointers, in the order of the text, the inner ones first."""
+    for key, part in _parts(form):
+        yield from _formats(f"{pointer}/{key}", part)
+    yield pointer, form
+
+
+def _parts(form: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(form, Mapping):
+        return
+    if "content" in form:
+        yield "content", form["content"]
+    for name in ("elements", "tags"):
+        for index, part in enumerate(_list(form, name)):
+            implied = {"type": "tag"} if name == "tags" and isinstance(part, Mapping) else {}
+            yield f"{name}/{index}", {**implied, **part} if implied else part
+    for index, rule in enumerate(_list(form, "rules")):
+        if isinstance(rule, list) and len(rule) == 2:
+            yield f"rules/{index}/1", rule[1]
+
+
+def _alone(form: Any) -> Any:
+    """Return a format whose parts are of no account."""
+    if not isinstance(form, Mapping):
+        return form
+    alone = dict(form)
+    if "content" in form:
+        alone["content"] = _FILLER
+    if _list(form, "elements"):
+        alone["elements"] = [_FILLER for _ in form["elements"]]
+    if _list(form, "tags"):
+        alone["tags"] = [_alone(tag) for tag in form["tags"]]
+    if _list(form, "rules"):
+        rules = form["rules"]
+        alone["rules"] = [[rule[0], _FILLER] if isinstance(rule, list) and len(rule) == 2 else rule for rule in rules]
+    return alone
+
+
+def _list(form: Mapping[str, Any], name: str) -> list[Any]:
+    value = form.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _refusal(form: Any) -> str | None:
+    """Return why xgrammar refuses a format, ``None`` if it does not."""
+    import xgrammar
+
+    try:
+        xgrammar.Grammar.from_structural_tag(json.dumps({"type": TYPE, "format": form}))
+    except (RuntimeError, ValueError, RecursionError) as error:
+        return reason_of(error)
+    return None
+
+
+def _types() -> list[str]:
+    """Return the types of formats that xgrammar knows."""
+    from xgrammar import structural_tag
+
+    annotated = get_args(structural_tag.Format)
+    return [get_args(model.model_fields["type"].annotation)[0] for model in get_args(annotated[0])]
