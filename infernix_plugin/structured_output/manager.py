@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,9 @@ class InfernixManager(StructuredOutputManager):  # type: ignore[misc]
         if structured is None:
             return
         budget = request.sampling_params.thinking_token_budget
-        request.sampling_params.thinking_token_budget = None  # the masks keep it, not vLLM's sampler
+        if budget is not None:  # the masks keep it, not vLLM's sampler
+            request.sampling_params = copy(request.sampling_params)  # which several outputs of a request may share
+            request.sampling_params.thinking_token_budget = None
         done: Future[ConstrainedRequest] = Future()
         self._preparing[request.request_id] = done
         done.add_done_callback(lambda _: self._preparing.pop(request.request_id, None))

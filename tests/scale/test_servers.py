@@ -1,11 +1,16 @@
 """Two engines behind two API servers: every process has the plugin, and any of them may get any request."""
 
+import json
+import os
 import re
+import signal
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import openai
+import psutil
 import pytest
 from openai import OpenAI
 
@@ -124,3 +129,42 @@ def test_every_api_server_refuses(server):
         assert total(after, name, error="InvalidRegex") - total(before, name, error="InvalidRegex") == REFUSALS
         assert total(after, name) - total(before, name) == REFUSALS
         assert total(after, "infernix_requests_total") == total(before, "infernix_requests_total")
+
+
+ENDLESS = {"model": "tiny", "prompt": "q", "max_tokens": 2000, "stream": True}
+ENDLESS |= {"structured_outputs": {"regex": "[a-z]{20000,}"}}
+
+
+def test_the_end_of_one_api_server_ends_all_and_leaves_nothing(server):
+    """This test ends the server. vLLM does not go on without one of them, and the streams of the others are cut."""
+    servers = {name: int(pid) for name, pid in re.findall(r"\((ApiServer_\d) pid=(\d+)\)", server.log_text())}
+    processes = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
+
+    def read(begun):
+        reasons = []
+        try:
+            with httpx.stream(
+                "POST", f"{server.url}/v1/completions", json=ENDLESS, timeout=120, trust_env=False
+            ) as got:
+                for line in got.iter_lines():
+                    if line.startswith("data: {"):
+                        begun.append(line)
+                        reasons += [choice["finish_reason"] for choice in json.loads(line[6:])["choices"]]
+        except httpx.HTTPError as error:
+            return error, set(reasons)
+        return None, set(reasons)
+
+    begun = [[] for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        streams = [threads.submit(read, each) for each in begun]
+        while not all(begun):
+            assert not any(stream.done() for stream in streams)
+            time.sleep(0.01)
+        os.kill(servers["ApiServer_1"], signal.SIGKILL)
+        for stream in streams:
+            error, reasons = stream.result()
+            assert error is not None, "a stream that was cut ended as if it were whole"
+            assert reasons == {None}
+    assert server.wait(120) != 0
+    _, left = psutil.wait_procs(processes, timeout=60)
+    assert left == []

@@ -1,4 +1,4 @@
-"""With one of vLLM's reasoning parsers, the content alone is the constrained language."""
+"""With one of vLLM's reasoning parsers, the content alone is the constrained language. Without vLLM's statistics."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import re
 import openai
 import pytest
 
+from benchmarks.server_watch import our_metrics
 from tests.serving import served
 
 pytestmark = pytest.mark.server
@@ -24,7 +25,7 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def client(tiny_model, tmp_path_factory):
+def server(tiny_model, tmp_path_factory):
     arguments = [
         str(tiny_model),
         "--served-model-name=tiny",
@@ -32,11 +33,17 @@ def client(tiny_model, tmp_path_factory):
         "--max-num-seqs=8",
         "--enforce-eager",
         "--reasoning-parser=qwen3",
+        "--disable-log-stats",
         "--speculative-config",
         '{"method": "mtp", "num_speculative_tokens": 3}',
     ]
     with served(arguments, tmp_path_factory.mktemp("reasoning") / "server.log") as server:
-        yield openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
@@ -76,3 +83,25 @@ def collected(answer):
             content += choice.delta.content or ""
             finish = choice.finish_reason or finish
     return content, finish
+
+
+def test_without_statistics_only_the_api_server_counts(server, client):
+    def ask(structured):
+        message = {"role": "user", "content": "Is it good?"}
+        extra = {"structured_outputs": structured}
+        return client.chat.completions.create(model="tiny", messages=[message], max_tokens=2, extra_body=extra)
+
+    answer = ask({"choice": ["alone"]})
+    assert answer.choices[0].constraint["kind"] == "choice"
+    with pytest.raises(openai.BadRequestError):
+        ask({"regex": "(a"})
+    found = our_metrics(server)
+    assert {name for name, _ in found} - {"infernix_prepare_seconds_bucket"} == {
+        "infernix_refusals_total",
+        "infernix_prepare_seconds_count",
+        "infernix_prepare_seconds_sum",
+        "infernix_api_cache_bytes",
+        "infernix_api_compile_queue",
+    }
+    assert {dict(labels)["process"] for name, labels in found if name.startswith("infernix_prepare")} == {"api"}
+    assert "Constrained request ended: " + json.dumps({"request_id": answer.id})[:-1] in server.log_text()

@@ -105,6 +105,21 @@ def test_no_request_is_lost_where_nobody_can_tell(manager):
     assert result_of(asked) == "new"
 
 
+def test_every_output_of_a_request_has_its_budget_of_reasoning(manager):
+    """In one process they share their options, which lose it: vLLM's sampler would keep it a second time."""
+    budgets = []
+    manager._prepare = lambda asked, budget: budgets.append(budget)
+    several = [request("known") for _ in range(3)]
+    for asked in several:
+        asked.sampling_params = several[0].sampling_params
+    several[0].sampling_params.thinking_token_budget = 7
+    for asked in several:
+        manager.grammar_init(asked)
+        result_of(asked)
+    assert budgets == [7, 7, 7]
+    assert {asked.sampling_params.thinking_token_budget for asked in several} == {None}
+
+
 def test_the_engine_core_gives_up_what_a_request_that_left_waits_for(manager):
     left, wants = threading.Event(), []
 
