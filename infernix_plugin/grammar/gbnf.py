@@ -54,6 +54,7 @@ def token_terminals(text: str, options: GrammarOptions) -> tuple[tuple[int, str]
 
 class _GbnfReader(RuleReader):
     entry = "root"
+    definition = "name ::= expression"
     blank = _BLANK
     control_escapes = _CONTROL_ESCAPES
 
@@ -68,7 +69,7 @@ class _GbnfReader(RuleReader):
         start = self._at
         match = _DEFINITION.match(self._text, start)
         if match is None:
-            raise self._error("expected a rule definition", "write name ::= expression")
+            raise self._error("expected a rule definition", f"write {self.definition}")
         name = match["name"]
         if match["options"] is not None:
             raise self._refused_options(match["options"], match.start("options"))

@@ -31,6 +31,7 @@ from infernix_plugin.grammar.rule_reader import FLAG_COUNTS, RuleReader
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|#[^\n]*)*")
 _NAME = re.compile(r"_?[A-Z][A-Z0-9_]*(?![a-z])|_?[a-z][a-z0-9_]*(?![A-Z])")
+_SLIP = re.compile(r"\s*[:=]")
 _DEFINITION = re.compile(
     r"(?P<mark>[?!]{0,2})(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<priority>\.-?[0-9]+)?\s*"
     r"(?P<extension>\[[^\]\n]*\]|\{[^}\n]*\})?\s*:(?!:=)"
@@ -96,10 +97,14 @@ _COMMON: dict[str, Node] = {
 
 
 def looks_like_lark(text: str) -> bool:
-    """Whether the first statement is one of Lark's: ``name:`` or a directive; GBNF starts with ``name ::=``."""
+    """Whether the first statement is one of Lark's: ``name:`` or a directive; GBNF starts with ``name ::=``.
+
+    ``name ::`` and ``name :=`` are no Lark either; the reader of GBNF says how it is written.
+    """
     blank = _BLANK.match(text)
     start = blank.end() if blank else 0
-    return text.startswith("%", start) or _DEFINITION.match(text, start) is not None
+    definition = _DEFINITION.match(text, start)
+    return text.startswith("%", start) or (definition is not None and not _SLIP.match(text, definition.end()))
 
 
 def parse(text: str, options: GrammarOptions) -> Grammar:
@@ -116,6 +121,7 @@ def parse(text: str, options: GrammarOptions) -> Grammar:
 
 class _LarkReader(RuleReader):
     entry = "start"
+    definition = "name: expression"
     blank = _BLANK
     control_escapes = _CONTROL_ESCAPES
 
@@ -128,6 +134,10 @@ class _LarkReader(RuleReader):
     def _at_statement(self, first_on_line: bool) -> bool:
         starts = self._text.startswith("%", self._at) or _DEFINITION.match(self._text, self._at) is not None
         return self._at >= len(self._text) or (first_on_line and starts)
+
+    def _entry_hint(self) -> str:
+        gbnf = "; in GBNF, a rule is written root ::= expression" if "root" in self._rules else ""
+        return super()._entry_hint() + gbnf
 
     def _read_directive(self) -> None:
         at = self._at
@@ -155,7 +165,7 @@ class _LarkReader(RuleReader):
         at = self._at
         match = _DEFINITION.match(self._text, at)
         if match is None:
-            raise self._error("expected a rule, a terminal or a directive", "write name: expression")
+            raise self._error("expected a rule, a terminal or a directive", f"write {self.definition}")
         if match["extension"] is not None:
             kind = "a template" if match["extension"].startswith("{") else "a rule option"
             raise self._error(f"{kind} is not supported", at=match.start("extension"))

@@ -26,6 +26,8 @@ class RuleReader(ABC):
 
     entry: ClassVar[str]
     """Name of the entry rule."""
+    definition: ClassVar[str]
+    """How a rule is written."""
     blank: ClassVar[re.Pattern[str]]
     """Blanks and comments; matches everywhere, if only the empty text."""
     control_escapes: ClassVar[dict[str, str]]
@@ -62,9 +64,7 @@ class RuleReader(ABC):
             if name not in self._rules:
                 raise self.source.error(f"the rule {excerpt(name)} is not defined", offset)
         if self.entry not in self._rules:
-            raise InvalidGrammar(
-                f"the grammar has no rule named '{self.entry}'", hint=f"name the entry rule '{self.entry}'"
-            )
+            raise InvalidGrammar(f"the grammar has no rule named '{self.entry}'", hint=self._entry_hint())
         grammar = Grammar(self._rules, self.entry)
         alive = productive(grammar)
         if self.entry not in alive:
@@ -131,6 +131,12 @@ class RuleReader(ABC):
             f"unknown escape {excerpt(self._text[at : at + 2])}", "a backslash itself is written \\\\", at
         )
 
+    def _entry_hint(self) -> str:
+        return f"name the entry rule '{self.entry}'"
+
     def _unexpected(self) -> ConstraintError:
-        hint = "write literals in double quotes" if self._text[self._at] == "'" else None
-        return self._error(f"unexpected character {excerpt(self._text[self._at])}", hint)
+        char = self._text[self._at]
+        hint = "write literals in double quotes" if char == "'" else None
+        if char in ":=>":
+            hint = f"a rule is written {self.definition}"
+        return self._error(f"unexpected character {excerpt(char)}", hint)

@@ -272,6 +272,28 @@ def test_faults_are_located(text: str, location: str | None, says: str) -> None:
     assert (caught.value.location, says in caught.value.message) == (location, True), caught.value
 
 
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ('root :: "a"', "1:1"),
+        ('root := "a"', "1:1"),
+        ('root = "a"', "1:1"),
+        ('root -> "a"', "1:1"),
+        ('root ::= x\nx :: "b"', "2:3"),
+        ('root ::= x\nx := "b"', "2:3"),
+        ('root ::= x\nx = "b"', "2:3"),
+        ('root ::= x\nx: "b"', "2:2"),
+        ('root ::= x\nx -> "b"', "2:4"),
+        ('root ::= "a" x => "b"', "1:16"),
+    ],
+)
+def test_another_sign_of_definition_has_the_right_one_as_a_hint(text: str, location: str) -> None:
+    with pytest.raises(InvalidGrammar) as caught:
+        read(text)
+    assert caught.value.location == location
+    assert "name ::= expression" in caught.value.hint
+
+
 @pytest.mark.parametrize("text", ["root ::= root", 'root ::= "a" x\nx ::= x "b" | "c" x', 'x ::= "a"\nroot ::= root x'])
 def test_a_root_that_never_ends_is_unsatisfiable(text: str) -> None:
     with pytest.raises(UnsatisfiableConstraint) as caught:

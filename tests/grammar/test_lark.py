@@ -166,6 +166,11 @@ def test_telling_lark_from_gbnf(text: str, expected: bool) -> None:
     assert lark.looks_like_lark(text) == expected
 
 
+@pytest.mark.parametrize("text", ['root :: "a"', 'root := "a"', "a :\n= b", "?a.2 : : b"])
+def test_a_slip_for_the_sign_of_gbnf_is_no_lark(text: str) -> None:
+    assert not lark.looks_like_lark(text)
+
+
 @pytest.mark.parametrize(
     ("text", "location", "says"),
     [
@@ -213,6 +218,19 @@ def test_faults_are_located(text: str, location: str | None, says: str) -> None:
     with pytest.raises(InvalidGrammar) as caught:
         read(text)
     assert (caught.value.location, says in caught.value.message) == (location, True), caught.value
+
+
+def test_a_definition_as_in_gbnf_has_larks_as_a_hint() -> None:
+    with pytest.raises(InvalidGrammar) as caught:
+        read('start: x\nx ::= "b"')
+    assert (caught.value.location, caught.value.hint) == ("2:3", "a rule is written name: expression")
+    with pytest.raises(InvalidGrammar) as caught:
+        read('root: "a"')
+    assert caught.value.hint == "name the entry rule 'start'; in GBNF, a rule is written root ::= expression"
+    with pytest.raises(InvalidGrammar) as caught:
+        read('begin: "a"')
+    assert caught.value.hint == "name the entry rule 'start'"
+
 
 
 def test_a_start_that_never_ends_is_unsatisfiable() -> None:
