@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infernix_plugin import ConstraintCompiler, OutputConstraint, TokenDomain
+from infernix_plugin.testing.tokenizer_folder import tokenizer_folder
 
 ORDINARY = r"""
 root   ::= object
@@ -97,7 +98,7 @@ def times(walk: Walk, tokens: list[int]) -> list[float]:
     return spent[1:]
 
 
-def main(tokenizer: Annotated[Path, typer.Argument(exists=True)]) -> None:
+def main(tokenizer: Annotated[Path, typer.Argument(callback=tokenizer_folder)]) -> None:
     """Measure and print the table."""
     from transformers import AutoTokenizer
 

@@ -25,6 +25,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from infernix_plugin.testing.tokenizer_folder import tokenizer_folder
+
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -193,7 +195,7 @@ def run(manager: Any, requests: dict[str, Any], job: Plan) -> float:
 
 
 def main(
-    tokenizer: Annotated[Path, typer.Argument(exists=True, help="Folder that transformers can load.")],
+    tokenizer: Annotated[Path, typer.Argument(callback=tokenizer_folder, help="Folder that transformers can load.")],
     requests: int = 8,
     drafts: int = 3,
     repeats: Annotated[int, typer.Option(help="Runs of each manager, interleaved; the best one counts.")] = 5,

@@ -23,6 +23,8 @@ from typing import Annotated, Any
 
 import typer
 
+from infernix_plugin.testing.tokenizer_folder import tokenizer_folder
+
 SUB_BINS = 16
 """Bins in each power of two of the harness's histograms of nanoseconds."""
 
@@ -85,7 +87,7 @@ class Summary:
 def main(
     harness: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
     data: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
-    tokenizer: Annotated[Path, typer.Argument(exists=True, file_okay=False)],
+    tokenizer: Annotated[Path, typer.Argument(callback=tokenizer_folder)],
     out: Annotated[Path, typer.Option(help="Folder for the table and the plot.")] = Path("docs/benchmarks"),
     results: Annotated[Path | None, typer.Option(help="Folder for the raw results; temporary by default.")] = None,
     limit: Annotated[int | None, typer.Option(help="Only the first schemas of the list.")] = None,

@@ -22,6 +22,7 @@ import typer
 from infernix_plugin import ConstraintCompiler, MaskState, OutputConstraint, TokenDomain
 from infernix_plugin.matching.warming import warm
 from infernix_plugin.seams.cpu_faults import install_import_repairs
+from infernix_plugin.testing.tokenizer_folder import tokenizer_folder
 
 GRAMMARS = 200
 REQUESTS = 500
@@ -114,7 +115,7 @@ LINES = ["vocabulary", *(f"{what}, {kind}" for what in ("compiled", "request") f
 
 
 def main(
-    tokenizer: Annotated[Path, typer.Argument(exists=True, help="Folder that transformers can load.")],
+    tokenizer: Annotated[Path, typer.Argument(callback=tokenizer_folder, help="Folder that transformers can load.")],
     vocab_size: Annotated[int | None, typer.Option(help="Width of the model's logits.")] = None,
 ) -> None:
     """Measure and print the table."""

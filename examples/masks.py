@@ -4,6 +4,7 @@ infernix make-tiny-model /tmp/tiny && python examples/masks.py /tmp/tiny
 """
 
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,8 @@ def main(checkpoint: str) -> None:
     """Generate one date, always taking the smallest legal token id; then look at a draft with a mistake in it."""
     from tokenizers import Tokenizer
 
+    if not Path(checkpoint, "tokenizer.json").is_file():
+        sys.exit(f"masks.py: there is no {checkpoint}/tokenizer.json")
     tokenizer = Tokenizer.from_file(f"{checkpoint}/tokenizer.json")
     compiler = ConstraintCompiler(TokenDomain.from_pretrained(checkpoint))
     compiled = compiler.compile(OutputConstraint.regex("(19|20)[0-9]{2}-[01][0-9]"))

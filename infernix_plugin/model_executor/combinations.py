@@ -97,6 +97,8 @@ def _speculation(family: str, text: Config, choices: Choices, speculation: Mappi
     kind = family_of(draft)
     if own and kind not in (family, *_DRAFTS):
         yield f"the MTP head of {kind or draft.get('architectures')} does not draft for {family}"
+    if method in (None, "draft_model") and kind in _DRAFTS and "dflash" not in str(speculation.get("model")).lower():
+        yield "the draft is a DFlash draft: its method is 'dflash'"  # vLLM goes by the name of the directory
     if method == "dflash" and kind not in _DRAFTS:
         yield f"the draft is no DFlash draft: its architecture is {draft.get('architectures')}"
     if kind is not None:

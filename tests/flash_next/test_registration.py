@@ -86,6 +86,7 @@ assert not weight_utils.should_skip_weight("model.layers.1.ple.key_proj.weight",
 assert "infernix_plugin.model_executor.models.flash_next.model" not in sys.modules, "imported before it is needed"
 assert os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "0"
 
+del os.environ["VLLM_PLUGINS"]  # vLLM looks at a model's class in a process of its own, which needs the repairs
 from vllm.engine.arg_utils import EngineArgs
 compiled = EngineArgs(model=sys.argv[1], max_model_len=256).create_engine_config().compilation_config
 assert compiled.mode != 0, "vLLM does not compile the model"

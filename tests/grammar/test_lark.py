@@ -232,7 +232,6 @@ def test_a_definition_as_in_gbnf_has_larks_as_a_hint() -> None:
     assert caught.value.hint == "name the entry rule 'start'"
 
 
-
 def test_a_start_that_never_ends_is_unsatisfiable() -> None:
     with pytest.raises(UnsatisfiableConstraint) as caught:
         read('a: "a"\nstart: start a')

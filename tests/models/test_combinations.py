@@ -39,10 +39,19 @@ def test_methods_that_nobody_has_are_refused_and_the_others_named(family, method
     assert says.endswith(f"Its methods are {', '.join(map(repr, sorted(METHODS[family])))}")
 
 
+@pytest.mark.parametrize("method", [None, "draft_model"])
+def test_a_dflash_draft_that_would_draft_as_a_model_of_its_own(method):
+    """vLLM loads it, and it computes NaN. Where the name of the directory tells vLLM the method, it is right."""
+    says = asked("qwen3.5", DFLASH, method=method, model="d", num_speculative_tokens=3)
+    assert says == "the draft is a DFlash draft: its method is 'dflash'"
+    assert asked("qwen3.5", DFLASH, method=method, model="my-DFlash", num_speculative_tokens=3) is None
+    assert asked("qwen3.5", TARGETS["qwen3.5"], method=method, model="d", num_speculative_tokens=3) is None
+
+
 @pytest.mark.parametrize("method", ["dflash", "draft_model", "suffix", "custom_class"])
 def test_flash_next_drafts_with_its_head_and_with_ngrams_only(method):
     assert asked("flash-next", DFLASH, method=method, model="d").endswith("Its methods are 'mtp', 'ngram'")
-    assert asked("qwen3.5", DFLASH, method=method, model="d") is None
+    assert asked("qwen3.5", DFLASH, method=method, model="dflash") is None
 
 
 @pytest.mark.parametrize("family", TARGETS)

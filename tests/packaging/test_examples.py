@@ -34,6 +34,17 @@ def test_masks(tiny_model):
     assert states.endswith("'UNREACHABLE'")
 
 
+@pytest.mark.parametrize(
+    "program", ["examples/masks.py", "benchmarks/json_gbnf.py", "benchmarks/lookahead.py", "benchmarks/memory.py"]
+)
+def test_a_folder_without_a_tokenizer_is_said_in_a_line(tmp_path, program):
+    command = [sys.executable, str(EXAMPLES.parent / program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | {"COLUMNS": "300"})
+    assert done.returncode != 0
+    assert "tokenizer.json" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.server
 def test_openai_client(tiny_server):
     lines = dict(line.split(": ", 1) for line in run("openai_client.py", f"{tiny_server.url}/v1").splitlines())

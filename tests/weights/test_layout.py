@@ -1,6 +1,7 @@
 """The table of families against transformers' own models, and the checkpoints that must not pass."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -208,6 +209,67 @@ def test_a_wrong_configuration_is_said(tmp_path, config, says):
     (tmp_path / "config.json").write_text(config)
     with pytest.raises(CheckpointError, match=says.replace("[", r"\[")):
         inspect_checkpoint(tmp_path)
+
+
+WRONG_ENTRIES = [
+    ({"hidden_size": "big"}, "hidden_size is 'big' and should be a whole number"),
+    ({"vocab_size": 1.5}, "vocab_size is 1.5 and should be a whole number"),
+    ({"num_attention_heads": True}, "num_attention_heads is True and should be a whole number"),
+    ({"intermediate_size": [1]}, "intermediate_size is [1] and should be a whole number"),
+    ({"num_hidden_layers": -1}, "num_hidden_layers is -1 and should be a whole number"),
+    ({"layer_types": "full_attention"}, "layer_types is 'full_attention' and should be a list"),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), WRONG_ENTRIES, ids=str)
+def test_an_entry_of_a_wrong_type_is_named(changed, changes, says):
+    folder = changed(lambda tensors: None)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(CheckpointError) as refused:
+        inspect_checkpoint(folder)
+    assert str(refused.value) == f"config.json does not describe a qwen3.5 model: {says}"
+    nested, shapes = transformers_model("Qwen3_5", "ForConditionalGeneration")
+    with pytest.raises(CheckpointError, match=re.escape(says)):
+        slots_of(nested | {"text_config": nested["text_config"] | changes}, shapes)
+    with pytest.raises(CheckpointError, match="vision_config is 3 and should be an object"):
+        slots_of(nested | {"vision_config": 3}, shapes)
+
+
+class Recorded(dict):
+    """A configuration that notes which entries are read, and what they are."""
+
+    def __init__(self, entries, read):
+        super().__init__(entries)
+        self.read = read
+
+    def __getitem__(self, name):
+        value = super().__getitem__(name)
+        self.read[name] = value
+        return Recorded(value, self.read) if isinstance(value, dict) else value
+
+    def get(self, name, default=None):
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+def test_every_entry_that_is_counted_with_has_its_type_checked(tmp_path):
+    read = {}
+    kinds = ("ForCausalLM", "ForConditionalGeneration")
+    configs = [transformers_model(family, kind)[0] for family in FAMILIES for kind in kinds]
+    for draft in ("dflash", "dflash2"):
+        make_tiny_draft(tmp_path / draft, draft)
+        configs.append(json.loads((tmp_path / draft / "config.json").read_text()))
+    for config in configs:
+        _, slots = layout._layouts()[config["architectures"][0]]
+        assert list(slots(Recorded(config | {"mtp_num_hidden_layers": 1}, read), {"model.visual.pos_embed.weight"}))
+    numbers = {name for name, value in read.items() if type(value) is int}
+    assert numbers <= layout.SIZES
+    assert {name for name, value in read.items() if isinstance(value, list)} <= layout.LISTS
+    assert {name for name, value in read.items() if isinstance(value, dict)} <= set(layout.PARTS)
+    assert layout.SIZES - numbers <= {"head_dim", "full_attention_interval", "mtp_num_hidden_layers"}
 
 
 class Qwen3_5ForCausalLM:  # noqa: N801 (the names that vLLM's classes have)

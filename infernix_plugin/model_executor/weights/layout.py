@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from infernix_plugin.errors import CheckpointError
+from infernix_plugin.errors import CheckpointError, bounded
 
 Config = Mapping[str, Any]
 """A ``config.json``."""
@@ -16,6 +16,24 @@ Config = Mapping[str, Any]
 MOST_TENSORS = 200_000
 """More than any checkpoint has: a configuration that asks for more is wrong, and is not followed to the end."""
 
+
+SIZES = frozenset({
+    "hidden_size", "vocab_size", "num_hidden_layers", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "full_attention_interval", "mtp_num_hidden_layers",
+    "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "num_experts", "moe_intermediate_size", "shared_expert_intermediate_size",
+    "depth", "patch_size", "in_channels", "temporal_patch_size", "num_position_embeddings", "spatial_merge_size",
+    "out_hidden_size",
+    "hc_count", "hc_lowrank", "indexer_n_heads", "indexer_head_dim", "ple_embed_dim", "ple_conv_kernel_size",
+    "ngram_size", "heads_per_ngram", "ngram_vocab_size_base", "make_ngram_vocab_size_divisible_by", "split_ngram_parts",
+    "selector_rank", "conv_kernel_size", "conv_group_size",
+})  # fmt: skip
+"""Entries of a configuration, or of an object in it, that are whole numbers wherever they are."""
+LISTS = frozenset({"layer_types", "target_layer_ids", "ple_layer_ids"})
+"""Entries that are lists."""
+PARTS = ("text_config", "vision_config", "dflash_config")
+"""Objects in a configuration."""
 
 _FLOATS = frozenset({"BF16", "F16", "F32", "F64"})
 _INTEGERS = frozenset({"I64", "I32"})
@@ -94,6 +112,7 @@ def slots_of(config: Config, names: Container[str]) -> list[Slot]:
             f"known: {', '.join(_layouts())}"
         )
     try:
+        _check_entries(config)
         slots = list(islice(known[1](config, names), MOST_TENSORS + 1))
         if len(slots) > MOST_TENSORS:
             raise ValueError(f"it would have more than {MOST_TENSORS:,} tensors")
@@ -101,6 +120,21 @@ def slots_of(config: Config, names: Container[str]) -> list[Slot]:
         reason = f"no entry {error}" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(f"config.json does not describe a {known[0]} model: {reason}") from None
     return slots
+
+
+def _check_entries(config: Config) -> None:
+    """Raises ValueError: an entry is of a type with which nothing can be counted, or is less than nothing."""
+    for name, value in config.items():
+        if value is None:
+            continue
+        if name in SIZES and (type(value) is not int or value < 0):
+            raise ValueError(f"{name} is {bounded(repr(value))} and should be a whole number")
+        if name in LISTS and not isinstance(value, list):
+            raise ValueError(f"{name} is {bounded(repr(value))} and should be a list")
+        if name in PARTS:
+            if not isinstance(value, Mapping):
+                raise ValueError(f"{name} is {bounded(repr(value))} and should be an object")
+            _check_entries(value)
 
 
 def _architecture(config: Config) -> str:
