@@ -63,7 +63,17 @@ def step_of(length: int) -> Any:
     closing = torch.arange(1) if length % 4 == 0 else torch.empty(0, dtype=torch.long)
     pages = torch.arange(-(-length // PAGE))[None]
     return SparseStep(
-        position, None, closing, position - 3, torch.zeros(1, 1, dtype=torch.long), position[None], pages, (), PAGE, 4
+        position,
+        None,
+        closing,
+        position - 3,
+        torch.zeros(1, 1, dtype=torch.long),
+        True,
+        position[None],
+        pages,
+        (),
+        PAGE,
+        4,
     )
 
 

@@ -25,9 +25,9 @@ from vllm.model_executor.models.utils import AutoWeightsLoader, WeightsMapper
 from infernix_plugin.model_executor.models.flash_next.ngram_layer import NgramLayer
 from infernix_plugin.model_executor.models.flash_next.ngram_table import is_shard
 from infernix_plugin.model_executor.models.flash_next.sparse_attention import SparseAttention
-from infernix_plugin.model_executor.models.flash_next.streams import StreamMixer
+from infernix_plugin.model_executor.models.flash_next.streams import STACKED_IN_MIXERS, StreamMixer
 
-STACKED = Qwen3_5Model.hf_to_vllm_mapper
+STACKED = Qwen3_5Model.hf_to_vllm_mapper | STACKED_IN_MIXERS
 """Which tensors of a checkpoint stand together in one of the model: query, key and value; gate and up; and so on."""
 
 _DERIVED = (".layer_multipliers", ".ngram_heads_vocab_sizes", ".ngram_heads_offsets")
@@ -118,6 +118,7 @@ class Qwen4ExpForCausalLM(nn.Module, HasInnerState, IsHybrid, SupportsMRoPE):  #
         "gate_up_proj": ["gate_proj", "up_proj"],
         "in_proj_qkvz": ["in_proj_qkv", "in_proj_z"],
         "in_proj_ba": ["in_proj_b", "in_proj_a"],
+        "down_inject_proj": ["input_mix_weight_down", "block_inject_weight"],
     }
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:

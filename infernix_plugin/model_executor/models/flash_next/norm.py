@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import rms_norm
 
 
 class OffsetNorm(nn.Module):
@@ -17,7 +18,7 @@ class OffsetNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Norm the last dimension of ``x``."""
-        parts = x.float().reshape(*x.shape[:-1], self.groups, x.size(-1) // self.groups)
-        parts = parts * torch.rsqrt(parts.square().mean(-1, keepdim=True) + self.eps)
+        width = x.size(-1) // self.groups
+        parts = rms_norm(x.float().reshape(*x.shape[:-1], self.groups, width), (width,), eps=self.eps)
         normed: Tensor = parts.flatten(-2) * (1.0 + self.weight.float())
         return normed.to(x.dtype)

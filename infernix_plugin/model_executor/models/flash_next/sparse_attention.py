@@ -151,6 +151,9 @@ class SparseAttention(nn.Module, AttentionLayerBase):  # type: ignore[misc]
             index[last] = self.rotary(key[:, None], step.starts)[:, 0]
 
     def _attend(self, queries: Tensor, found: Tensor, rows: Tensor, step: SparseStep) -> Tensor:
+        if step.even:
+            shape = (*step.few.shape, -1, self.width), (*step.few.shape, -1, self.indexer.width)
+            return self._few(queries.reshape(shape[0]), found.reshape(shape[1]), rows, step)
         out = torch.empty_like(queries, memory_format=torch.contiguous_format)
         pages = rows.view(-1, step.page_size, rows.size(-1))
         if step.few.numel():

@@ -47,6 +47,7 @@ class SparseStep:
         closing: int64 ``[n]``, tokens that complete a block.
         starts: int64 ``[n]``, position at which each of those blocks begins.
         few: int64 ``[R, q]``, tokens of requests with few tokens; short requests repeat their last one.
+        even: whether ``few`` is all of the step, and no request repeats a token.
         positions: int64 ``[R, q]``, theirs.
         pages: int64 ``[R, n]``, the pages of those requests.
         many: the other requests.
@@ -61,6 +62,7 @@ class SparseStep:
     closing: Tensor
     starts: Tensor
     few: Tensor
+    even: bool
     positions: Tensor
     pages: Tensor
     many: tuple[Request, ...]
@@ -134,6 +136,7 @@ class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[m
             closing=closing.nonzero().flatten(),
             starts=positions[closing] + 1 - self.block,
             few=few,
+            even=few.numel() == len(requests) and not many,
             positions=positions[few],
             pages=table[: step.num_reqs][is_few, : -(-longest // self.page_size)].long(),
             many=many,
