@@ -1,6 +1,7 @@
 """``infernix check``: verdicts, places, exit codes and the JSON document."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -328,6 +329,21 @@ def test_the_page_names_every_key(write, schema):
     for part in (found, error, instance, refusal, refusal["token"], refusal["allowed"]):
         for key in part:
             assert f"`{key}`" in page, key
+
+
+def test_the_example_of_the_page_is_what_is_printed(write):
+    """But for the seconds, and for the size, which may be one of another release of an engine by as much again."""
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    shown = re.search(
+        r"\$ cat person.json\n(.*?)\$ cat answer.json\n(.*?)\$ infernix check .*?\n(.*?)```", page, re.DOTALL
+    )
+    schema, answer, printed = shown.groups()
+    done = invoke(write("person.json", schema), "--instance", write("answer.json", answer))
+    measured = re.compile(r"^  (?:compiled in +[0-9.]+ s|size +([0-9,]+) bytes)$", re.MULTILINE)
+    assert measured.sub("", done.output).rstrip() == measured.sub("", printed).rstrip()
+    sizes = [int(found.replace(",", "")) for found in measured.findall(done.output + printed) if found]
+    assert max(sizes[0], sizes[2]) <= 2 * min(sizes[0], sizes[2])
+    assert sizes[1] == sizes[3], "of the instance"
 
 
 def test_control_characters_do_not_reach_the_terminal(write):

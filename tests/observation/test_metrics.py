@@ -221,6 +221,14 @@ def test_the_dashboard_and_the_page_show_every_metric():
         assert f"`{family}" in PAGE, f"docs/operations.md does not explain {family}"
 
 
+def test_the_page_lists_the_values_of_the_labels():
+    listed = re.search(r"^The values of `error` are (.*?);", PAGE, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`(\w+)`", listed[1]) == list(metrics_module.LABELS["error"])
+    for label in ("kind", "outcome", "cache", "process"):
+        for value in metrics_module.LABELS[label]:
+            assert f"`{value}`" in PAGE, f"docs/operations.md does not name {label} {value}"
+
+
 def test_buckets_reach_the_default_compile_limit():
     assert SECONDS[-1] >= settings.Settings().max_compile_seconds
     assert list(SECONDS) == sorted(set(SECONDS))
