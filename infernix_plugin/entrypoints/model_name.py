@@ -36,6 +36,8 @@ def require_path(model: str) -> bool:
     Raises:
         CheckpointError: one line that says which it is.
     """
+    if os.environ.get("VLLM_MODEL_REDIRECT_PATH"):  # a file of vLLM's that says what else a name stands for
+        return False
     if os.path.isdir(model):
         found = [name for name in _CONFIGURATIONS if (Path(model) / name).exists()]
         if not found:

@@ -15,6 +15,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from infernix_plugin.model_executor.weights.configuration import configuration_of
 from infernix_plugin.model_executor.weights.inspection import require_parts
 from infernix_plugin.model_executor.weights.layout import Part
 from infernix_plugin.seams.seam import Seam, on_cpu
@@ -38,8 +39,9 @@ def _replace(original: Any) -> Any:
             getattr(model, "fall_back_to_pt_during_load", True),
             getattr(model, "allow_patterns_overrides", None),
         )
-        if safetensors and model_config.quantization is None:
-            require_parts(Path(folder), _parts_of(model))
+        config = configuration_of(model_config, Path(folder))
+        if safetensors and model_config.quantization is None and config is not None:
+            require_parts(Path(folder), _parts_of(model), config)
         original(self, model, model_config)
 
     return load_weights

@@ -54,6 +54,13 @@ def test_a_directory_that_is_no_checkpoint(hub, tmp_path):
     require_model(str(tmp_path))
 
 
+def test_names_of_a_file_of_vllm_are_for_it_to_read(hub, monkeypatch, tmp_path):
+    monkeypatch.setenv("VLLM_MODEL_REDIRECT_PATH", str(tmp_path / "names"))
+    for name in ("a/b/c", str(tmp_path), "./nowhere"):
+        require_model(name)
+    assert hub[0] == []
+
+
 def answered(error):
     return error.__new__(error)
 

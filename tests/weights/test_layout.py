@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from vllm.model_executor.models.utils import AutoWeightsLoader
 
 from infernix_plugin.errors import CheckpointError
 from infernix_plugin.model_executor.tiny import make_tiny_draft
@@ -303,12 +304,22 @@ def test_the_check_comes_before_loading(changed):
     loaded = []
     load = checkpoint_check._replace(lambda *args: loaded.append(args))
     loader = SimpleNamespace(_prepare_weights=lambda *args: (str(folder), [], True, INDEX))
-    config = SimpleNamespace(model=str(folder), revision=None, quantization=None)
+    config = SimpleNamespace(model=str(folder), revision=None, quantization=None, hf_config_path=None, hf_overrides={})
     with pytest.raises(CheckpointError, match=K_PROJ):
         load(loader, Qwen3_5ForCausalLM(), config)
     assert not loaded
     load(loader, Qwen3_5MTP(), config)
-    assert loaded
+    assert len(loaded) == 1
+    (folder / "config.json").rename(folder / "params.json")  # of another format
+    load(loader, Qwen3_5ForCausalLM(), config)
+    assert len(loaded) == 2
+
+
+def test_what_vllm_passes_over_is_no_fault(changed):
+    skipped = AutoWeightsLoader.REMOVE_UNUSED_ROTARY_EMBEDS_MAPPER.orig_to_new_substr
+    assert skipped
+    names = [f"model.layers.3.self_attn.{name}" for name in skipped]
+    require_parts(changed(lambda tensors: tensors.update({name: torch.zeros(4) for name in names})), {Part.TEXT})
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

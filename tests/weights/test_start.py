@@ -8,6 +8,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from vllm import EngineArgs, plugins
 from vllm.config import ModelConfig, MultiModalConfig
@@ -16,6 +17,7 @@ from infernix_plugin import settings
 from infernix_plugin.errors import CheckpointError
 from infernix_plugin.model_executor.tiny import make_tiny_draft
 from infernix_plugin.model_executor.weights import start
+from infernix_plugin.model_executor.weights.configuration import configuration_of
 from infernix_plugin.model_executor.weights.layout import Part
 from infernix_plugin.seams import engine_arguments
 
@@ -119,6 +121,41 @@ def test_paths_where_nothing_is(configured, tiny_model, tmp_path, monkeypatch):
     assert configured("empty", hf_config_path=str(tmp_path), tokenizer=str(tiny_model), load_format="dummy")
 
 
+def test_a_configuration_from_elsewhere_is_the_one_that_counts(configured, tiny_model, cut, tmp_path):
+    folder = cut(tiny_model, NORM)
+    shutil.move(folder / "config.json", tmp_path)
+    elsewhere = {"hf_config_path": str(tmp_path), "tokenizer": str(tiny_model)}
+    assert refused(configured, folder, **elsewhere).endswith(f"does not fit its model: missing: {NORM} [256]")
+    shutil.copy(tiny_model / "model.safetensors", folder)
+    assert configured(folder, **elsewhere)
+
+
+def test_options_that_change_the_configuration_are_followed(configured, tiny_model, tmp_path):
+    """A size is wrong in the file and right in the option, then the other way round."""
+    folder = tmp_path / "stale"
+    shutil.copytree(tiny_model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    size = config["intermediate_size"]
+    (folder / "config.json").write_text(json.dumps(config | {"intermediate_size": 2 * size}))
+    assert configured(folder, hf_overrides={"intermediate_size": size})
+    line = refused(configured, tiny_model, hf_overrides={"intermediate_size": 2 * size})
+    assert f"down_proj.weight is [256, {size}] and should be [256, {2 * size}]" in line
+
+
+def test_options_reach_into_the_parts_of_a_configuration(tmp_path):
+    (tmp_path / "config.json").write_text('{"a": 1, "text_config": {"b": 2, "c": 3}}')
+    model = SimpleNamespace(hf_config_path=None, hf_overrides={"d": 4, "text_config": {"b": 5}})
+    assert configuration_of(model, tmp_path) == {"a": 1, "d": 4, "text_config": {"b": 5, "c": 3}}
+
+
+def test_other_formats_than_config_json_are_for_vllm_to_read(configured, tiny_model, tmp_path):
+    sizes = {"dim": 256, "n_layers": 2, "head_dim": 64, "hidden_dim": 512, "n_heads": 4, "n_kv_heads": 2}
+    others = {"norm_eps": 1e-5, "vocab_size": 2112, "rope_theta": 1e6, "max_position_embeddings": 512}
+    (tmp_path / "params.json").write_text(json.dumps(sizes | others))
+    save_file({"norm.weight": torch.ones(256)}, tmp_path / "consolidated.safetensors")
+    assert configured(tmp_path, tokenizer=str(tiny_model), dtype="bfloat16")
+
+
 @pytest.mark.parametrize("images", [0, 1])
 def test_a_vision_tower_is_needed_where_images_are_on(images):
     assert "multimodal_config" in ModelConfig.__dataclass_fields__
@@ -132,7 +169,7 @@ def test_only_what_the_worker_refuses_too_is_refused(cut, tiny_model):
     """Everything about a model that takes it out of the comparison; each alone."""
     folder = cut(tiny_model, NORM)
     compared = {"model": str(folder), "quantization": None, "runner_type": "generate", "architectures": ["Q"]}
-    compared["multimodal_config"] = None
+    compared |= {"multimodal_config": None, "hf_config_path": None, "hf_overrides": {}}
 
     def judge(load="auto", **changes):
         model = SimpleNamespace(**compared | changes)
@@ -146,6 +183,8 @@ def test_only_what_the_worker_refuses_too_is_refused(cut, tiny_model):
     judge(quantization="fp8")
     judge(runner_type="pooling")
     judge(model="some/name")
+    judge(hf_overrides=lambda config: config)
+    judge(hf_overrides={"architectures": ["LlamaForCausalLM"]})
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForCausalLM"]}))
     judge()

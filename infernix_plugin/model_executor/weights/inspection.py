@@ -13,6 +13,14 @@ from infernix_plugin.model_executor.weights.layout import Config, Part, Slot, fa
 
 QUANTISED = "quantization_config"
 
+_PASSED_OVER = (
+    "rotary_pos_emb.inv_freq",
+    "rotary_emb.inv_freq",
+    "rotary_emb.cos_cached",
+    "rotary_emb.sin_cached",
+)
+"""Tensors of older checkpoints, in vLLM's words for what it does not load: they follow from the configuration."""
+
 NAMED = 8
 """Tensors that a message names of each kind of problem; it counts the others."""
 
@@ -97,19 +105,28 @@ def compare(config: Config, tensors: dict[str, TensorHeader]) -> Inspection:
         misshapen=[(slot, tensor) for slot, tensor in both if slot.shape != tensor.shape],
         mistyped=[(slot, tensor) for slot, tensor in shaped if not slot.takes(tensor.dtype)],
         missing=[slot for name, slot in slots.items() if name not in tensors and not slot.optional],
-        unknown=[tensor for name, tensor in tensors.items() if name not in slots],
+        unknown=[
+            tensor
+            for name, tensor in tensors.items()
+            if name not in slots and not any(part in name for part in _PASSED_OVER)
+        ],
     )
 
 
-def require_parts(directory: Path, parts: Collection[Part]) -> None:
+def require_parts(directory: Path, parts: Collection[Part], config: Config | None = None) -> None:
     """Refuse a checkpoint that lacks a tensor of these parts, or has one of a wrong shape or that nobody knows.
 
     Architectures that are not in the table pass, and so do quantised checkpoints, whose tensors have other names.
 
+    Args:
+        directory: of the checkpoint.
+        parts: what of it is loaded.
+        config: what holds in place of its ``config.json``.
+
     Raises:
         CheckpointError: what is wrong, with names.
     """
-    config = read_config(directory)
+    config = read_config(directory) if config is None else config
     if family_of(config) is None or QUANTISED in config:
         return
     problems = compare(config, read_checkpoint(directory)).problems(parts)

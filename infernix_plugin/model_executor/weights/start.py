@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from infernix_plugin.model_executor.weights.configuration import configuration_of
 from infernix_plugin.model_executor.weights.inspection import require_parts
 from infernix_plugin.model_executor.weights.layout import Part
 
@@ -19,16 +20,16 @@ _RUNNERS = frozenset({"generate", "draft"})
 """What needs all of a model; pooling does without the head."""
 
 
-def require_checkpoints(config: Any) -> None:
+def require_checkpoints(engine: Any) -> None:
     """Refuse local checkpoints, of the model and of its draft, that lack a tensor or have one that does not fit.
 
     Args:
-        config: vLLM's ``VllmConfig``, as it is configured on a CPU.
+        engine: vLLM's ``VllmConfig``, as it is configured on a CPU.
 
     Raises:
         CheckpointError: what is wrong, with names.
     """
-    for model, load in _checkpoints(config):
+    for model, load in _checkpoints(engine):
         folder = Path(model.model)
         if (
             model.quantization is None
@@ -37,7 +38,9 @@ def require_checkpoints(config: Any) -> None:
             and folder.is_dir()
             and any(folder.glob("*.safetensors"))
         ):
-            require_parts(folder, _parts_of(model))
+            config = configuration_of(model, folder)
+            if config is not None:
+                require_parts(folder, _parts_of(model), config)
 
 
 def _checkpoints(config: Any) -> Iterator[tuple[Any, Any]]:
