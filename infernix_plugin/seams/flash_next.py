@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -41,8 +40,6 @@ class Registration(Seam):
             self.check(module)
             for name, model in MODELS.items():
                 module.ModelRegistry.register_model(name, model)
-            # For CUDA graphs with breaks, vLLM would not compile models of these names, here as little as there.
-            os.environ.setdefault("VLLM_USE_BREAKABLE_CUDAGRAPH", "0")
 
 
 def _replace_skip(original: Any) -> Any:
@@ -53,6 +50,17 @@ def _replace_skip(original: Any) -> Any:
         return is_shard(weight_name) or original(weight_name, local_expert_ids)
 
     return should_skip_weight
+
+
+def _replace_uncompiled(original: Any) -> Any:
+    @functools.wraps(original)
+    def default_breakable_cudagraph_architectures() -> frozenset[str]:
+        from vllm.platforms import current_platform
+
+        uncompiled: frozenset[str] = original()
+        return uncompiled - MODELS.keys() if current_platform.is_cpu() else uncompiled
+
+    return default_breakable_cudagraph_architectures
 
 
 def widen_feedback(proposer: Any, draft: Any) -> None:
@@ -79,4 +87,12 @@ UNREAD_TABLE = Seam(
     reason="The n-gram table, 95 GiB in the released model, is mapped out of its files; the loader would read it all.",
     replace=on_cpu(_replace_skip),
     parameters=("weight_name", "local_expert_ids"),
+)
+
+COMPILED = Seam(
+    module="vllm.config.vllm",
+    attribute="default_breakable_cudagraph_architectures",
+    reason="For CUDA graphs with breaks, vLLM compiles no model of these names, here as little as there.",
+    replace=_replace_uncompiled,
+    parameters=(),
 )

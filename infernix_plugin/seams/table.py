@@ -124,6 +124,7 @@ ALL: tuple[Seam, ...] = (
     checkpoint_check.SEAM,
     flash_next.REGISTRATION,
     flash_next.UNREAD_TABLE,
+    flash_next.COMPILED,
 )
 
 

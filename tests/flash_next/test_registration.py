@@ -14,6 +14,7 @@ install_import_repairs()
 import importlib
 import os
 import sys
+import vllm.config.vllm as vllm_config
 import vllm.model_executor.model_loader.weight_utils as weight_utils
 import vllm.platforms as platforms
 from vllm.model_executor.models.registry import ModelRegistry
@@ -63,15 +64,18 @@ def attributes():
     return found
 
 
+uncompiled = vllm_config.default_breakable_cudagraph_architectures()
+assert len(uncompiled) > len(ARCHITECTURES) and uncompiled.issuperset(ARCHITECTURES)
 untouched, every_model, replaceable = state(), dict(ModelRegistry.models), attributes()
 real = platforms.current_platform
 platforms._current_platform = Gpu()
 for KIND in ("cuda", "rocm"):
     register()
     assert state() == untouched and dict(ModelRegistry.models) == every_model, "changed on a GPU"
+    if KIND == "cuda":  # what vLLM makes of the other it keeps
+        assert vllm_config.default_breakable_cudagraph_architectures() == uncompiled
     changed = [name for name, value in attributes().items() if value is not replaceable[name]]
     assert not changed, changed
-assert "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ
 print("GPU", *untouched[0].values(), untouched[1])
 
 platforms._current_platform = real
@@ -84,7 +88,9 @@ others = {name: entry for name, entry in ModelRegistry.models.items() if name no
 assert all(every_model[name] is entry for name, entry in others.items()), "another model changed"
 assert not weight_utils.should_skip_weight("model.layers.1.ple.key_proj.weight", None)
 assert "infernix_plugin.model_executor.models.flash_next.model" not in sys.modules, "imported before it is needed"
-assert os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] == "0"
+compiled_too = uncompiled - vllm_config.default_breakable_cudagraph_architectures()
+assert compiled_too == set(ARCHITECTURES), compiled_too
+assert "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ
 
 del os.environ["VLLM_PLUGINS"]  # vLLM looks at a model's class in a process of its own, which needs the repairs
 from vllm.engine.arg_utils import EngineArgs
