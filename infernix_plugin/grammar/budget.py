@@ -57,6 +57,7 @@ class _Budget:
 
 
 _current: ContextVar[_Budget | None] = ContextVar("compile_budget", default=None)
+_watch: ContextVar[Callable[[float], None] | None] = ContextVar("compile_watch", default=None)
 
 
 @contextmanager
@@ -88,8 +89,21 @@ def seconds() -> float | None:
     return None if budget is None else budget.seconds
 
 
-def checkpoint() -> None:
+@contextmanager
+def watched_by(look: Callable[[float], None]) -> Iterator[None]:
+    """Call ``look`` at every :func:`checkpoint` of the code inside, on this thread, with its argument."""
+    token = _watch.set(look)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def checkpoint(coming: float = 0.0) -> None:
     """Stop here if the time is over, or if nobody waits for the result.
+
+    Args:
+        coming: how many seconds will pass, about, until the next look.
 
     Raises:
         CompileTimeout: the budget of the surrounding :func:`limit` is used up.
@@ -100,6 +114,9 @@ def checkpoint() -> None:
         if budget.clock() >= budget.deadline:
             raise timeout(budget.seconds)
         interest.check()
+        look = _watch.get()
+        if look is not None:
+            look(coming)
 
 
 def watched(items: Iterable[Item]) -> Iterator[Item]:

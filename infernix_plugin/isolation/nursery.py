@@ -35,10 +35,10 @@ NICENESS = 5
 """What a compile gives way by from the start; see ``pool.LONG_NICENESS``."""
 TRIED_CHARACTERS = 1 << 14
 """From this length on, a worker also loads the text that it made: in a short one llguidance finds no time to lose."""
-
-
 KEPT = 4
 """What a worker keeps from earlier jobs may be this part of the memory that one may use; then it is replaced."""
+_TOO_MUCH = [b"memory"]
+"""The answer to a job that takes more memory than one may use. The worker is replaced then, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class _Planning:
             frames.send(orders, [str(os.getpid()).encode()])
             while True:
                 answer = self._answer(frames.receive(orders))
-                has_grown = _data_bytes() - held > self._setup.memory_bytes // KEPT
+                has_grown = answer == _TOO_MUCH or _data_bytes() - held > self._setup.memory_bytes // KEPT
                 frames.send(orders, [frames.GROWN if has_grown else frames.READY, *answer])
         os._exit(0)
 
@@ -122,10 +122,10 @@ class _Planning:
         try:
             return [b"plan", *wire.packed_plan(self._planned(request))]
         except MemoryError:
-            return [b"memory"]
+            return _TOO_MUCH
         except Exception as error:
             if "bad_alloc" in str(error):
-                return [b"memory"]
+                return _TOO_MUCH
             return [b"error", *wire.packed_error(error)]
 
     def _planned(self, request: list[bytes]) -> Plan:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
 
-from infernix_plugin.grammar import budget, interest
+from infernix_plugin.grammar import budget
 from infernix_plugin.isolation.nursery import Setup
-from infernix_plugin.isolation.pool import Busy, Crash, NoWorkers, OutOfTime, Pool
+from infernix_plugin.isolation.places import Busy
+from infernix_plugin.isolation.pool import Crash, NoWorkers, OutOfTime, Pool
+from infernix_plugin.isolation.threads import ThreadedPlanner
 from infernix_plugin.matching import wire
 from infernix_plugin.matching.domain import TokenDomain
 from infernix_plugin.matching.engines.select import Engines
@@ -34,10 +35,9 @@ class IsolatedPlanner:
         """
         self._setup = setup
         self._engines = engines
-        self._local = local
-        self._slots = threading.BoundedSemaphore(places)
+        self._local = ThreadedPlanner(local, places)
         self._failures = 0
-        self.pool = Pool([setup.packed(), *wire.packed_domain(domain)], places=places, seconds=setup.seconds)
+        self.pool = Pool([setup.packed(), *wire.packed_domain(domain)], count=places, seconds=setup.seconds)
 
     def plan(self, job: Job, *, spare: bool = False) -> Plan:
         """Work out a plan; see :class:`~infernix_plugin.matching.plan.Planner`."""
@@ -72,5 +72,4 @@ class IsolatedPlanner:
             if kind == b"error":
                 raise wire.unpacked_error(frames)
             return wire.unpacked_plan(frames, self._engines)
-        with interest.place(self._slots):
-            return self._local.plan(job, spare=spare)
+        return self._local.plan(job, spare=spare)

@@ -1,9 +1,4 @@
-"""Workers, and who gets one when.
-
-Every job begins in a *short* place and has it for :data:`SHORT_SECONDS`, which is enough for nearly every constraint. A
-longer one goes on in a *long* place, at a lower priority. If none is free it is ended, and begins again when one is:
-so that nobody with an ordinary constraint waits for those that take seconds.
-"""
+"""Workers, and who gets one when: see :mod:`.places`. One in a long place has a lower priority."""
 
 from __future__ import annotations
 
@@ -21,9 +16,9 @@ from time import monotonic
 import infernix_plugin
 from infernix_plugin.grammar import interest
 from infernix_plugin.grammar.interest import LOOK_SECONDS
-from infernix_plugin.isolation import frames
+from infernix_plugin.isolation import frames, places
+from infernix_plugin.isolation.places import Places
 
-SHORT_SECONDS = 0.2
 LONG_NICENESS = 10
 """By so many steps more than its server, a worker in a long place gives way: where there is no core to spare, it gets a
 tenth of one. At the lowest priority it would get nothing there until it is out of time."""
@@ -33,8 +28,6 @@ WAITING = 6
 """A worker may be ``seconds`` at work, and so many times that in all: where all cores are busy, it waits for one."""
 SHORT_WAITING = 3
 """So many times :data:`SHORT_SECONDS` a job may have a short place."""
-MAX_WAITING = 48
-"""Jobs that may wait for a long place. Each holds a thread of the server; the others are for ordinary constraints."""
 MAX_ENDED = 8
 """So many workers in a row may have ended before they had anything to do."""
 HELLO_SECONDS = 120.0
@@ -53,27 +46,21 @@ class NoWorkers(Exception):
     """There is no process to work in."""
 
 
-class Busy(Exception):
-    """Too many jobs wait for a long place."""
-
-
 class Pool:
     """The workers of one vocabulary. Thread-safe; started on first use."""
 
-    def __init__(self, setup: Sequence[bytes], *, places: int, seconds: float) -> None:
+    def __init__(self, setup: Sequence[bytes], *, count: int, seconds: float) -> None:
         """Describe them.
 
         Args:
             setup: the first message to the nursery.
-            places: short ones, and as many long ones.
+            count: of short places, and of long ones.
             seconds: processor time of a job; :data:`WAITING` times as much wall time.
         """
         self._setup = setup
         self._seconds = seconds
-        self._short = threading.BoundedSemaphore(places)
-        self._long = threading.BoundedSemaphore(places)
+        self.places = Places(count)
         self._lock = threading.Lock()
-        self._waiting = 0
         self._nursery: _Nursery | None = None
         self._idle: list[_Worker] = []
 
@@ -97,7 +84,7 @@ class Pool:
             CompileAbandoned: nobody waits for the answer any more.
         """
         interest.check()
-        with interest.place(self._short):
+        with interest.place(self.places.short):
             worker = self._worker()
             began = worker.begin(request)
             if worker.answers_soon():
@@ -107,11 +94,11 @@ class Pool:
                 else:
                     worker.end()
                 return answer
-            has_place = self._long.acquire(blocking=False)
+            has_place = self.places.long.acquire(blocking=False)
             if not has_place:
                 worker.end()
         if not has_place:
-            self._wait_for_a_long_place()
+            self.places.wait_for_long()
         try:
             if not has_place:
                 worker = self._worker()
@@ -127,23 +114,12 @@ class Pool:
             return worker.answer()[1:]
         finally:
             worker.end()  # nobody may raise its priority again
-            self._long.release()
+            self.places.long.release()
 
     def close(self) -> None:
         """End all processes. One that is asked for later is started again."""
         if self._nursery is not None:
             self._give_up(self._nursery)
-
-    def _wait_for_a_long_place(self) -> None:
-        with self._lock:
-            if self._waiting >= MAX_WAITING:
-                raise Busy
-            self._waiting += 1
-        try:
-            interest.acquire(self._long)
-        finally:
-            with self._lock:
-                self._waiting -= 1
 
     def _worker(self) -> _Worker:
         for _ in range(MAX_ENDED):
@@ -267,12 +243,12 @@ class _Worker:
 
     def answers_soon(self) -> bool:
         """Whether it has answered or ended before it took :data:`SHORT_SECONDS` of processor time."""
-        until = monotonic() + SHORT_SECONDS * SHORT_WAITING
-        wait = SHORT_SECONDS
+        until = monotonic() + places.SHORT_SECONDS * SHORT_WAITING
+        wait = places.SHORT_SECONDS
         while not self.answers(wait):
-            if self.processor_seconds() >= SHORT_SECONDS or monotonic() >= until:
+            if self.processor_seconds() >= places.SHORT_SECONDS or monotonic() >= until:
                 return False
-            wait = SHORT_SECONDS / 4
+            wait = places.SHORT_SECONDS / 4
         return True
 
     def answers(self, seconds: float) -> bool:

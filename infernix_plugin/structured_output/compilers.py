@@ -15,6 +15,7 @@ from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.isolation.nursery import Setup
 from infernix_plugin.isolation.planner import IsolatedPlanner
+from infernix_plugin.isolation.threads import ThreadedPlanner
 from infernix_plugin.matching import ConstraintCompiler, Session, TokenDomain
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.matching.engines.select import Engines
@@ -66,8 +67,10 @@ class RequestCompiler:
                     max_cold_compiles=self._settings.max_cold_compiles,
                     max_compile_seconds=self._settings.max_compile_seconds,
                 )
-                if self._warming is not None and self._settings.isolate_compiles:
-                    compiler.plan_with(partial(self._isolated, compiler.domain), COMPILING_THREADS)
+                if self._warming is not None:
+                    isolates = self._settings.isolate_compiles
+                    make = partial(self._isolated, compiler.domain) if isolates else self._threaded
+                    compiler.plan_with(make, COMPILING_THREADS)
                 self._compiler = compiler
             return self._compiler
 
@@ -75,6 +78,9 @@ class RequestCompiler:
         own = self._settings
         setup = Setup(own.grammar_options(), own.cache_bytes, own.max_compile_seconds, own.max_compile_bytes)
         return IsolatedPlanner(setup, domain, engines, local, own.max_cold_compiles)
+
+    def _threaded(self, engines: Engines, local: Planner) -> Planner:
+        return ThreadedPlanner(local, self._settings.max_cold_compiles)
 
     @property
     def is_ready(self) -> bool:

@@ -75,6 +75,25 @@ def arrange(llm, plans, poison):
     runner._sample = sample
 
 
+def refused_in_the_core(llm, pattern, requests):
+    """Return the completions of an engine core that refuses one regular expression, which validation has accepted."""
+    from infernix_plugin.errors import InvalidRegex
+
+    manager = llm.llm_engine.engine_core.engine_core.structured_output_manager
+    prepare = manager._prepare
+
+    def refuse(request, budget):
+        if request.sampling_params.structured_outputs.regex == pattern:
+            raise InvalidRegex("refused here", location="offset 1", hint="Another one.")
+        return prepare(request, budget)
+
+    manager._prepare = refuse
+    try:
+        return generate(llm, requests)
+    finally:
+        del manager._prepare
+
+
 class Records(logging.Handler):
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -273,6 +292,46 @@ def test_logits_that_are_not_finite_without_a_constraint(engine, alone, drafted)
     assert completion["constraint"]["error"]["message"].startswith(f"After {position} output tokens")
     assert completion["token_ids"] == plan[: committed(position) if drafted else position]
     assert [level for level, _ in log] == ["WARNING"], log
+
+
+def test_a_constraint_that_only_the_engine_core_refuses(engine, alone):
+    engine.call(arrange, {}, {})
+    refused = request("Refused.", {"regex": "[ab]+c"})
+    (failed, *others) = engine.call(refused_in_the_core, "[ab]+c", [refused, *NEIGHBOURS])
+    assert tokens_of(others) == alone
+    (completion,) = failed
+    assert (completion["finish_reason"], completion["token_ids"]) == ("error", [])
+    record = completion["constraint"]
+    assert record["error"] == {
+        "type": "InvalidRegex",
+        "message": "refused here",
+        "location": "offset 1",
+        "hint": "Another one.",
+    }
+    assert (record["kind"], record["complete"], record["terminated"]) == ("regex", False, False)
+
+
+@pytest.mark.parametrize(
+    ("ending", "options", "finish", "complete", "terminated"),
+    [
+        ("by the model", {}, "stop", True, True),
+        ("at the limit, whole", {"max_tokens": 0}, "length", True, False),
+        ("at the limit, cut", {"max_tokens": -1}, "length", False, False),
+        ("by a stop string", {"stop": ["tree"]}, "stop", False, False),
+    ],
+)
+def test_how_an_output_ended_is_in_its_record(engine, ending, options, finish, complete, terminated):
+    """``max_tokens``: beyond those of the text."""
+    text, prompt = "north river tree red", "Ended."
+    plan = path(engine, text, prompt)
+    if "max_tokens" in options:
+        options = {"max_tokens": len(plan) + options["max_tokens"]}
+    structured = tag((text,)) if "stop" in options else {"choice": [text]}
+    ((completion,),) = engine.generate([request(prompt, structured, **options)])
+    record = completion["constraint"]
+    assert completion["finish_reason"] == finish
+    assert (record["complete"], record["terminated"]) == (complete, terminated), ending
+    assert "error" not in record
 
 
 def test_cancelling_is_no_failure(engine, alone):

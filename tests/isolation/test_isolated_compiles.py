@@ -26,11 +26,12 @@ from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContrac
 from infernix_plugin.grammar.budget import CompileCrash, CompileTimeout
 from infernix_plugin.grammar.interest import CompileAbandoned, wanted_while
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.isolation import frames, nursery
+from infernix_plugin.isolation import frames, nursery, places
 from infernix_plugin.isolation import pool as pools
 from infernix_plugin.isolation.nursery import Setup
+from infernix_plugin.isolation.places import Busy
 from infernix_plugin.isolation.planner import IsolatedPlanner
-from infernix_plugin.isolation.pool import Busy, Crash, NoWorkers, OutOfTime, Pool
+from infernix_plugin.isolation.pool import Crash, NoWorkers, OutOfTime, Pool
 from infernix_plugin.matching import CompiledGrammar
 from infernix_plugin.matching.plan import Job
 from infernix_plugin.matching.wire import packed_plan
@@ -180,7 +181,9 @@ def next_worker(pool: Pool) -> int:
     """The process that the next request goes to."""
     while True:
         with contextlib.suppress(NoWorkers, OSError):  # of a nursery that has ended; the next one makes some
-            pool.run(request_for("warm"))
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(places, "SHORT_SECONDS", PATIENCE)  # however slow the machine is
+                pool.run(request_for("warm"))
             worker = pool._idle[-1]
             worker.meet()
             return worker._pid
@@ -208,7 +211,7 @@ def wanted(pool: Pool, pattern: str, left: threading.Event) -> list[bytes]:
 
 def long_places(pool: Pool) -> int:
     """How many are free."""
-    return pool._long._value
+    return pool.places.long._value
 
 
 def until(condition: Callable[[], bool]) -> bool:
@@ -242,7 +245,7 @@ def test_without_a_long_place_it_begins_again_when_there_is_one(pool, executor, 
     second, waiting = hung(pool, executor, "b+")
     assert gone(second)
     assert not waiting.done()
-    monkeypatch.setattr(pools, "SHORT_SECONDS", PATIENCE)  # however slow the machine is
+    monkeypatch.setattr(places, "SHORT_SECONDS", PATIENCE)  # however slow the machine is
     assert pool.run(request_for("c+"))[0] == b"plan"
     os.kill(first, signal.SIGKILL)
     assert isinstance(running.exception(PATIENCE), Crash)
@@ -287,7 +290,7 @@ def test_a_long_job_has_a_lower_priority_than_a_short_one(pool, executor, monkey
     pool._seconds = PATIENCE
     worker, running = hung(pool, executor, "a+")
     assert until(lambda: os.getpriority(os.PRIO_PROCESS, worker) == min(os.nice(0) + pools.LONG_NICENESS, 19))
-    monkeypatch.setattr(pools, "SHORT_SECONDS", PATIENCE)  # however slow the machine is
+    monkeypatch.setattr(places, "SHORT_SECONDS", PATIENCE)  # however slow the machine is
     assert os.getpriority(os.PRIO_PROCESS, next_worker(pool)) == min(os.nice(0) + nursery.NICENESS, 19)
     os.kill(worker, signal.SIGCONT)
     assert running.result(PATIENCE)[0] == b"plan"
@@ -350,7 +353,7 @@ def test_what_crashes_twice_is_refused(isolated, monkeypatch):
 
 def test_long_jobs_wait_in_a_line_of_limited_length(pool, executor, monkeypatch):
     pool._seconds = PATIENCE
-    monkeypatch.setattr(pools, "MAX_WAITING", 1)
+    monkeypatch.setattr(places, "MAX_WAITING", 1)
     first, running = hung(pool, executor, "a+")
     assert until(lambda: long_places(pool) == 0)
     second, waiting = hung(pool, executor, "b+")
@@ -369,12 +372,12 @@ def test_what_nobody_waits_for_is_ended_and_gives_its_place_away(pool, executor)
     first, running = hung(pool, executor, "a+", left[0])
     assert until(lambda: long_places(pool) == 0)
     second, waiting = hung(pool, executor, "b+", left[1])
-    third, stays = hung(pool, executor, "c+")
     assert gone(second)
+    third, stays = hung(pool, executor, "c+")
     assert gone(third)
     left[1].set()
     assert isinstance(waiting.exception(PATIENCE), CompileAbandoned)
-    assert until(lambda: pool._waiting == 1)
+    assert until(lambda: pool.places.waiting == 1)
     assert not running.done()
     assert not stays.done()
     left[0].set()
@@ -385,10 +388,10 @@ def test_what_nobody_waits_for_is_ended_and_gives_its_place_away(pool, executor)
 
 
 def test_what_nobody_waits_for_leaves_the_line_for_a_short_place(pool, executor, monkeypatch):
-    monkeypatch.setattr(pools, "SHORT_SECONDS", PATIENCE)
+    monkeypatch.setattr(places, "SHORT_SECONDS", PATIENCE)
     left = threading.Event()
     worker, running = hung(pool, executor, "a+")
-    assert until(lambda: pool._short._value == 0)
+    assert until(lambda: pool.places.short._value == 0)
     waiting = executor.submit(wanted, pool, "b+", left)
     left.set()
     assert isinstance(waiting.exception(PATIENCE), CompileAbandoned)
@@ -414,9 +417,10 @@ ENDING = """
 from tests.isolation.test_isolated_compiles import *
 pool = planner_for(ConstraintCompiler(DOMAIN), setup_of(600.0), 1).pool
 executor = ThreadPoolExecutor(4)
-for pattern in ("a+", "b+", "c+"):
-    hung(pool, executor, pattern)
+hung(pool, executor, "a+")
 assert until(lambda: long_places(pool) == 0)
+for pattern in ("b+", "c+"):
+    assert gone(hung(pool, executor, pattern)[0])
 """
 
 

@@ -32,6 +32,8 @@ CACHE_BYTES = 512 << 10
 LINE = "Constrained request ended: "
 ASK = [{"role": "user", "content": "q"}]
 NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+FEW_BLOCKS = 14
+"""Of the cache: as many as two outputs of the largest length need."""
 SLOW = FAMILIES["schema"]["many patterns"]().source
 """Compiled for seconds."""
 LONG = {"regex": "[a-z]{300,400}"}
@@ -338,7 +340,9 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
     assert server.wait(60) != 0
     assert MESSAGE in server.log_text()
     with serve(
-        [str(tiny_model), *OPTIONS], log=tmp_path / "again.log", port=int(server.url.rpartition(":")[2])
+        [str(tiny_model), *OPTIONS, f"--num-gpu-blocks-override={FEW_BLOCKS}"],
+        log=tmp_path / "again.log",
+        port=int(server.url.rpartition(":")[2]),
     ) as again:
         again.wait_until_healthy(lambda waited: None)
 
@@ -350,7 +354,33 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
         assert choice.message.content == "red"
         assert choice.constraint["cache"] == "built"
         assert count(again, "infernix_requests_total") == 1
+        check_that_preempted_outputs_are_whole(again)
         check_that_it_waits_for_no_compile(again)
+
+
+def check_that_preempted_outputs_are_whole(server):
+    """The cache has room for three prompts that stay in their first block, and outputs go on into the next one."""
+    body = {"model": "tiny", "prompt": [7] * 560, "n": 4, "max_tokens": 1500, "structured_outputs": LONG}
+    asked = 0
+    while not preempted(server):  # most likely in the first round
+        assert asked < 20
+        asked += 1
+        with log_of(server) as log:
+            answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=300, trust_env=False).json()
+            lines = log(4)
+        for choice in answer["choices"]:
+            assert re.fullmatch(LONG["regex"], choice["text"])
+            assert choice["finish_reason"] == "stop"
+            assert choice["constraint"]["terminated"]
+        assert sorted(choice["index"] for choice in answer["choices"]) == list(range(4))
+        assert sorted(line["index"] for line in lines) == list(range(4))
+        assert {line["request_id"] for line in lines} == {f"{answer['id']}-0"}
+    assert count(server, "infernix_requests_total", kind="regex", outcome="stop") == 4 * asked
+
+
+def preempted(server):
+    found = re.findall(r"^vllm:num_preemptions_total\{.*\} (\S+)$", server.metrics_text(), re.MULTILINE)
+    return sum(map(float, found))
 
 
 def check_that_it_waits_for_no_compile(server):

@@ -77,7 +77,7 @@ class Rehearsal:
                     f"the grammar would be compiled for {needed:.0f} s or longer; max_compile_seconds is {allowed:g}",
                     hint="Use smaller counts, and fewer repetitions and optional parts in a row.",
                 )
-        budget.checkpoint()
+        budget.checkpoint(coming=needed)
 
     def _rehearse(self, compiler: Any, run: Callable[[Any], Any], seconds: float) -> float:
         """Compile and walk; return the time of the first."""
