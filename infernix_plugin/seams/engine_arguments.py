@@ -12,6 +12,7 @@ from infernix_plugin.errors import CheckpointError, EndsCommandLine, InfernixErr
 from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
 from infernix_plugin.model_executor.weights.inspection import read_config
+from infernix_plugin.model_executor.weights.layout import check_entries
 from infernix_plugin.model_executor.weights.start import require_checkpoints
 from infernix_plugin.seams.seam import Seam
 
@@ -106,6 +107,10 @@ def _refuse_combinations(arguments: Any) -> None:
     target = _configuration(arguments.model) if _on_cpu() else None
     if target is None:
         return
+    try:
+        check_entries(target)
+    except CheckpointError as error:
+        raise CheckpointRefused(f"infernix-plugin: {error}") from None
     if isinstance(arguments.hf_overrides, dict):
         target = {**target, **arguments.hf_overrides}
     speculation = _speculation(arguments)

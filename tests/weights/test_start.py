@@ -86,6 +86,17 @@ def test_a_missing_tensor_is_named(configured, tiny_model, cut):
     assert configured(folder, runner="pooling"), "what it can do without is for the worker to say"
 
 
+def test_an_entry_of_a_wrong_type_is_named(configured, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_model, "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"hidden_size": "big"}))
+    line = "config.json does not describe a qwen3.5 model: hidden_size is 'big' and should be a whole number"
+    assert refused(configured, "model") == line
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    assert configured("model")
+
+
 def test_a_head_is_needed_where_it_drafts(configured, tiny_model, cut):
     folder = cut(tiny_model, "mtp.fc.weight")
     assert configured(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -111,8 +111,8 @@ def slots_of(config: Config, names: Container[str]) -> list[Slot]:
             f"the architecture {_architecture(config) or 'of config.json'} is not in the table; "
             f"known: {', '.join(_layouts())}"
         )
+    check_entries(config)
     try:
-        _check_entries(config)
         slots = list(islice(known[1](config, names), MOST_TENSORS + 1))
         if len(slots) > MOST_TENSORS:
             raise ValueError(f"it would have more than {MOST_TENSORS:,} tensors")
@@ -122,19 +122,29 @@ def slots_of(config: Config, names: Container[str]) -> list[Slot]:
     return slots
 
 
-def _check_entries(config: Config) -> None:
-    """Raises ValueError: an entry is of a type with which nothing can be counted, or is less than nothing."""
+def check_entries(config: Config) -> None:
+    """Refuse a configuration of a family with an entry with which nothing can be counted. Absent ones pass.
+
+    Raises:
+        CheckpointError: names the entry.
+    """
+    wrong = next(_wrong_entries(config), None) if family_of(config) is not None else None
+    if wrong is not None:
+        raise CheckpointError(f"config.json does not describe a {family_of(config)} model: {wrong}")
+
+
+def _wrong_entries(config: Config) -> Iterator[str]:
     for name, value in config.items():
         if value is None:
             continue
         if name in SIZES and (type(value) is not int or value < 0):
-            raise ValueError(f"{name} is {bounded(repr(value))} and should be a whole number")
-        if name in LISTS and not isinstance(value, list):
-            raise ValueError(f"{name} is {bounded(repr(value))} and should be a list")
-        if name in PARTS:
-            if not isinstance(value, Mapping):
-                raise ValueError(f"{name} is {bounded(repr(value))} and should be an object")
-            _check_entries(value)
+            yield f"{name} is {bounded(repr(value))} and should be a whole number"
+        elif name in LISTS and not isinstance(value, list):
+            yield f"{name} is {bounded(repr(value))} and should be a list"
+        elif name in PARTS and not isinstance(value, Mapping):
+            yield f"{name} is {bounded(repr(value))} and should be an object"
+        elif name in PARTS:
+            yield from _wrong_entries(value)
 
 
 def _architecture(config: Config) -> str:
