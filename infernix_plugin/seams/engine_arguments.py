@@ -11,6 +11,7 @@ from infernix_plugin.entrypoints.model_name import require_path
 from infernix_plugin.errors import CheckpointError, EndsCommandLine, InfernixError, SettingsError
 from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
+from infernix_plugin.model_executor.weights.configuration import merged
 from infernix_plugin.model_executor.weights.inspection import read_config
 from infernix_plugin.model_executor.weights.layout import check_entries
 from infernix_plugin.model_executor.weights.start import require_checkpoints
@@ -112,7 +113,7 @@ def _refuse_combinations(arguments: Any) -> None:
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: {error}") from None
     if isinstance(arguments.hf_overrides, dict):
-        target = {**target, **arguments.hf_overrides}
+        target = merged(target, arguments.hf_overrides)
     speculation = _speculation(arguments)
     draft = speculation.get("model")
     length = arguments.max_model_len or target.get("text_config", target).get("max_position_embeddings")

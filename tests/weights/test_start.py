@@ -159,6 +159,20 @@ def test_options_reach_into_the_parts_of_a_configuration(tmp_path):
     assert configuration_of(model, tmp_path) == {"a": 1, "d": 4, "text_config": {"b": 5, "c": 3}}
 
 
+def test_an_option_for_a_part_leaves_the_rest_of_it(tmp_path):
+    text = {"mtp_num_hidden_layers": 1, "max_position_embeddings": 512}
+    stated = {"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": text}
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+
+    def judge(**changes):
+        chosen = {"hf_overrides": {"text_config": changes}, "speculative_config": drafting("mtp")}
+        engine_arguments._refuse_combinations(EngineArgs(model=str(tmp_path), **chosen))
+
+    judge(max_position_embeddings=256)
+    with pytest.raises(engine_arguments.SettingsRefused, match="the checkpoint has no MTP head"):
+        judge(mtp_num_hidden_layers=0)
+
+
 def test_other_formats_than_config_json_are_for_vllm_to_read(configured, tiny_model, tmp_path):
     sizes = {"dim": 256, "n_layers": 2, "head_dim": 64, "hidden_dim": 512, "n_heads": 4, "n_kv_heads": 2}
     others = {"norm_eps": 1e-5, "vocab_size": 2112, "rope_theta": 1e6, "max_position_embeddings": 512}

@@ -28,16 +28,17 @@ def configuration_of(model: Any, folder: Path) -> Config | None:
         return None
     overrides = model.hf_overrides
     if not callable(overrides):
-        return _merged(read_config(folder), overrides or {})
+        return merged(read_config(folder), overrides or {})
     from vllm.config.speculative import SpeculativeConfig
 
     # Of each draft's checkpoint vLLM itself changes the name of the architecture, and no size.
     return read_config(folder) if overrides == SpeculativeConfig.hf_config_override else None
 
 
-def _merged(config: Config, overrides: Config) -> Config:
-    merged = dict(config)
+def merged(config: Config, overrides: Config) -> dict[str, Any]:
+    """Return a configuration with ``hf_overrides``, which reach into its objects."""
+    changed = dict(config)
     for name, value in overrides.items():
-        inner = merged.get(name)
-        merged[name] = _merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return merged
+        inner = changed.get(name)
+        changed[name] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return changed
