@@ -153,13 +153,12 @@ def chunks(scheduler: Any, tokens: int) -> Iterator[None]:
 def run(job: Mapping[str, Any], answers: list[list[int]]) -> dict[str, Any]:
     """Run one engine; ``answers``: texts with what was said before, which grows."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(job["processes"]))
+    os.environ["VLLM_DISABLE_COMPILE_CACHE"] = "1"
     from vllm import LLM
 
+    options = {"enforce_eager": True, "disable_log_stats": False, "max_model_len": 2048, "max_num_seqs": 4}
     try:
-        engine = LLM(
-            job["model"], enforce_eager=True, disable_log_stats=False, max_model_len=2048, max_num_seqs=4,
-            **job["options"],
-        )  # fmt: skip
+        engine = LLM(job["model"], **options | job["options"])
     except Exception as error:
         return {"refused": str(error)}
     core = None if job["processes"] else engine.llm_engine.engine_core.engine_core

@@ -50,7 +50,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Engine:
-    """One engine. ``processes``: with the engine core in a process of its own, reached by ``generate`` only."""
+    """One engine, compiled only if its options say so.
+
+    ``processes``: with the engine core in a process of its own, reached by ``generate`` only.
+    """
 
     name: str
     options: Mapping[str, Any]
@@ -94,6 +97,7 @@ def engines_of(checkpoint: Checkpoint) -> list[Engine]:
             Round("MTP, k = 3, preempted", preempted=True),
             Round("control: states not copied at borders of blocks", broken="borders"),
         ),
+        drafting("compiled", mtp, *cold_and_cached("compiled, MTP, k = 3"), enforce_eager=False),
         drafting("copies", mtp, *cold_and_cached("MTP with n-gram copies per row"), additional_config=COPIES),
     ]
     for kind, draft in checkpoint.drafts.items():

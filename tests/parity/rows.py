@@ -15,7 +15,11 @@ BLOCK = 640
 """The largest block, in tokens. Of longer prompts something comes from the cache; a drafter holds one block back."""
 SEES_ALL = 4096
 """A budget of sparse attention that covers every prompt."""
-REFUSALS = {(family, kind): "only its native MTP" for family in ("flash-next",) for kind in ("dflash", "dflash2")}
+REFUSALS = {
+    (family, kind): "there are no drafts of method 'dflash'"
+    for family in ("flash-next",)
+    for kind in ("dflash", "dflash2")
+}
 """What does not exist, by family and engine, and what has to be in the message."""
 
 
