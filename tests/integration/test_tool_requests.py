@@ -7,12 +7,14 @@ from vllm.exceptions import VLLMValidationError
 
 from infernix_plugin.entrypoints.origin import Origin, mark_origin, origin_of
 from infernix_plugin.entrypoints.tools.allowed import allowed_names, without_allowed_tools
+from infernix_plugin.entrypoints.tools.joining import join_tools
 from infernix_plugin.entrypoints.tools.places import located
 from infernix_plugin.entrypoints.tools.request import contract_of
 from infernix_plugin.errors import ConstraintError
 from infernix_plugin.framing.tools.contract import CallChoice
 from infernix_plugin.framing.tools.grammar import calls_of
 from infernix_plugin.grammar.options import GrammarOptions
+from infernix_plugin.settings import Settings
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -101,3 +103,20 @@ def test_places_count_as_the_request_does_also_in_namespaces(tools, place):
     with pytest.raises(ConstraintError) as refused:
         calls_of(contract_of(asked, basic=True), GrammarOptions())
     assert located(refused.value, asked).location == place
+
+
+TAG = {"structural_tag": '{"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}'}
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED, allowed("required")])
+def test_no_call_can_be_demanded_beside_a_structural_tag(choice):
+    with pytest.raises(VLLMValidationError) as refused:
+        join_tools(request(tool_choice=choice, structured_outputs=TAG), None, Settings())
+    assert "(at tool_choice)" in str(refused.value)
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", allowed("auto")])
+def test_a_structural_tag_stays_where_no_call_is_demanded(choice):
+    asked = request(tool_choice=choice, structured_outputs=TAG)
+    join_tools(asked, None, Settings())
+    assert asked.structured_outputs.structural_tag == TAG["structural_tag"]

@@ -41,6 +41,12 @@ def join_tools(request: Any, domain: TokenDomain, settings: Settings) -> None:
 def _join(request: Any, contract: ToolContract, domain: TokenDomain) -> None:
     asked = request.extract_structured_outputs()
     content = None if asked is None else asked_of(asked)
+    if isinstance(content, StructuralTag) and contract.choice is CallChoice.REQUIRED:
+        raise ConflictingConstraints(
+            "A structural tag says what the whole output is, so no call can be demanded beside it.",
+            location="tool_choice",
+            hint="Leave the structural tag out, or tool_choice.",
+        )
     if isinstance(content, StructuralTag | FramedOutput):
         return  # it already says what the whole output is
     if content is not None and contract.choice is CallChoice.NONE:
