@@ -101,7 +101,7 @@ def _grammar(schema: str, options: GrammarOptions) -> str:
 
 
 def _check_members(form: Mapping[str, Any], kind: str, place: str) -> None:
-    known = members().get(kind)
+    known = _members().get(kind)
     unknown = next((name for name in form if known is not None and name not in known), None)
     if unknown is not None and known is not None:
         meant = get_close_matches(unknown, known, n=1)
@@ -110,7 +110,7 @@ def _check_members(form: Mapping[str, Any], kind: str, place: str) -> None:
 
 
 @cache
-def members() -> dict[str, frozenset[str]]:
+def _members() -> dict[str, frozenset[str]]:
     """Return the types of formats that xgrammar knows -> their members."""
     from xgrammar import structural_tag
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 from infernix_plugin.errors import InvalidGrammar, bounded, excerpt
 from infernix_plugin.matching.engines.xgrammar import REFUSED, reason_of
-from infernix_plugin.matching.tag_schemas import members
 from infernix_plugin.structured_output.structural_tag import TYPE, present_form
 
 MOST_TRIED = 1000
@@ -96,7 +95,7 @@ def _refused_part(form: Any, reason: str) -> tuple[str, Any]:
 def _fault_in(place: str, form: Any, reason: str) -> InvalidGrammar:
     if not isinstance(form, Mapping):
         return _no_object("format", place, form)
-    kind, known = str(form.get("type")), list(members())
+    kind, known = str(form.get("type")), _types()
     if "type" not in form:
         return InvalidGrammar("A format has no type.", location=place, hint=f"Its types are {', '.join(known)}.")
     if kind not in known:
@@ -160,3 +159,11 @@ def _refusal(form: Any) -> str | None:
     except (RuntimeError, ValueError, RecursionError) as error:
         return reason_of(error)
     return None
+
+
+def _types() -> list[str]:
+    """Return the types of formats that xgrammar knows."""
+    from xgrammar import structural_tag
+
+    annotated = get_args(structural_tag.Format)
+    return [get_args(model.model_fields["type"].annotation)[0] for model in get_args(annotated[0])]
