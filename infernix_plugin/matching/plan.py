@@ -25,7 +25,6 @@ from infernix_plugin.matching.collector import collection_paused
 from infernix_plugin.matching.companions.argument_names import DistinctNames
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, Source, as_terminal
-from infernix_plugin.matching.tag_schemas import with_own_schemas
 from infernix_plugin.matching.terminals import restrict_terminals
 from infernix_plugin.matching.turns import short_turns
 
@@ -122,8 +121,7 @@ class LocalPlanner:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > (limit := self._options.max_grammar_bytes):
             raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
-        own = with_own_schemas(text, self._options)
-        return Plan(self._engines.xgrammar.native_structural_tag(own))
+        return Plan(self._engines.xgrammar.native_structural_tag(text))
 
     def _restricted(self, built: Grammar, constraint: OutputConstraint) -> Grammar:
         return restrict_terminals(built, self._domain, lambda token: self._place_of(token, constraint))

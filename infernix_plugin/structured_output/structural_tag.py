@@ -39,12 +39,6 @@ class StructuralTag:
         ]
         return _tag({"type": "sequence", "elements": elements})
 
-    def place(self, location: str | None, framing: Framing) -> str | None:
-        """Return where in this tag it is what is at ``location`` in the one of :meth:`after`."""
-        if location is None or framing.close_id is None:
-            return location
-        return location.replace("#/format/elements/3", "#/format", 1)
-
 
 def from_json(text: str) -> StructuralTag:
     """Read a structural tag, also in the older form with ``structures`` and ``triggers``.
