@@ -30,12 +30,6 @@ FORMATS = ("response_format", "text.format", "output_config.format")
 _HOLDERS = {"text": "format", "output_config": "format", "output_format": "type"}
 """Fields of other APIs and of older clients that hold a response format, if they have this key."""
 
-INNER = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
-"""Keys of ``structured_outputs``: at the top of a request they are nothing."""
-
-_SWITCH = "parallel_tool_calls"
-"""A field that asks for something by being false."""
-
 _SLIPS = ("tool_choice", "thinking_token_budget")
 """Further fields whose loss would let an output be what the client has ruled out."""
 
@@ -61,18 +55,12 @@ def refuse_ignored(given: Mapping[str, Any], known: Iterable[str], form: str) ->
     """
     known = {*known, *REMOVED}
     for name, value in given.items():
-        if name in known or name == _SWITCH:
-            continue
-        if value is False and get_close_matches(name.lower(), [_SWITCH], n=1, cutoff=_NEARLY):
-            raise _ignored(name, _suggestion(_SWITCH))
-        if not value or value == _FREE:
+        if not value or value == _FREE or name in known:
             continue
         if name == "extra_body" and isinstance(value, Mapping):
             _refuse_inside(
                 name, value, "extra_body is an argument of a client; in a request, its keys stand at the top."
             )
-        elif name in INNER:
-            raise _ignored(name, f"It is a key of structured_outputs: {{{name!r}: ...}}.")
         elif name in _HOLDERS and isinstance(value, Mapping) and value.get(_HOLDERS[name]) not in (None, _FREE):
             raise _ignored(name, f"Its name here is {form}.")
         elif (meant := _meant(name)) is not None:

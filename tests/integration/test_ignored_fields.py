@@ -10,7 +10,6 @@ from vllm.exceptions import VLLMValidationError
 
 from infernix_plugin.entrypoints.ignored_fields import _HOLDERS
 from infernix_plugin.entrypoints.messages import carry_over
-from infernix_plugin.entrypoints.structured_outputs import KINDS
 from infernix_plugin.entrypoints.validation import refuse_conflicts
 
 MESSAGES = [{"role": "user", "content": "q"}]
@@ -69,21 +68,6 @@ def test_nearly_a_response_format(api, name):
     place, text = refused(EVERY[api], **{name: OBJECT})
     assert place == name
     assert text.endswith(f"Hint: Did you mean {FORMAT[api]}?")
-
-
-@pytest.mark.parametrize("api", EVERY)
-@pytest.mark.parametrize("name", KINDS)
-def test_a_key_of_structured_outputs_at_the_top(api, name):
-    place, text = refused(EVERY[api], **{name: "a"})
-    assert place == name
-    assert text.endswith(f"Hint: It is a key of structured_outputs: {{'{name}': ...}}.")
-
-
-@pytest.mark.parametrize("api", EVERY)
-def test_nearly_the_switch_for_several_calls(api):
-    place, text = refused(EVERY[api], paralel_tool_calls=False)
-    assert place == "paralel_tool_calls"
-    assert text.endswith("Hint: Did you mean parallel_tool_calls?")
 
 
 @pytest.mark.parametrize("api", EVERY)
