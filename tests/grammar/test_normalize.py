@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from infernix_plugin.grammar.analysis import is_regular, references, size
 from infernix_plugin.grammar.emit import emit
@@ -24,6 +24,7 @@ from infernix_plugin.grammar.ir import (
     Repeat,
     Seq,
     TokenSet,
+    Words,
     alt,
     chars,
     charset,
@@ -109,6 +110,7 @@ def test_the_engine_runs_the_result_exactly(grammar: Grammar) -> None:
 @settings(max_examples=80, deadline=None)
 @given(boolean_nodes())
 def test_small_intersections_and_complements_are_worked_out(node: Node) -> None:
+    assume(sum(len(text.encode()) for part in walk(node) if isinstance(part, Words) for text in part.texts) <= 20)
     grammar = Grammar({"root": Seq((Ref("r"), Alt((node, A)))), "r": Alt((B, Seq((C, Ref("r"), A))))})
     normal = normalize(grammar)
     assert not any(isinstance(part, And | Not) for body in normal.rules.values() for part in walk(body))
