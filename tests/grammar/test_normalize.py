@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 
 from infernix_plugin.grammar.analysis import is_regular, references, size
 from infernix_plugin.grammar.emit import emit
@@ -110,10 +110,11 @@ def test_the_engine_runs_the_result_exactly(grammar: Grammar) -> None:
 @settings(max_examples=80, deadline=None)
 @given(boolean_nodes())
 def test_small_intersections_and_complements_are_worked_out(node: Node) -> None:
-    assume(sum(len(text.encode()) for part in walk(node) if isinstance(part, Words) for text in part.texts) <= 20)
     grammar = Grammar({"root": Seq((Ref("r"), Alt((node, A)))), "r": Alt((B, Seq((C, Ref("r"), A))))})
     normal = normalize(grammar)
-    assert not any(isinstance(part, And | Not) for body in normal.rules.values() for part in walk(body))
+    letters = sum(len(text.encode()) for part in walk(node) if isinstance(part, Words) for text in part.texts)
+    if letters <= 20:  # products of longer lists are large
+        assert not any(isinstance(part, And | Not) for body in normal.rules.values() for part in walk(body))
     assert same_language(grammar, normal, "abc", 3)
 
 
