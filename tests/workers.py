@@ -44,6 +44,7 @@ class FromBothEnds(LoadScopeScheduling):
         return nodeid.partition("::")[0]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if node is not self.nodes[0]:
+        front = min(self.nodes, key=lambda each: each.gateway.id)  # they are listed as they got ready
+        if node is not front:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
@@ -26,12 +25,12 @@ def refuse() -> None:
 
     An entry point of the group ``vllm.platform_plugins``, which vLLM asks first of all. This package is no platform
     (the answer is ``None``, "not mine"). What the command line does not say itself is judged with the engine's
-    arguments, and so is what other programs and other processes set.
+    arguments, and so is what other programs set. The server's own processes have its command line, and judge it again.
 
     Raises:
         SystemExit: the line. vLLM goes on after any other exception.
     """
-    if multiprocessing.parent_process() is None and _is_vllm(sys.argv):
+    if _is_vllm(sys.argv):
         try:
             judge(sys.argv[2:])
         except SettingsError as error:

@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import openai
@@ -18,15 +19,18 @@ from benchmarks.server_watch import our_metrics
 from infernix_plugin.entrypoints.demo.server import serve
 from tests.engine.engine_process import ENVIRONMENT
 from tests.oracles.languages import LANGUAGES
+from tests.server.exploding import ENDLESS
 
 pytestmark = pytest.mark.server
 
+ROOT = Path(__file__).parents[2]
 REQUESTS = 40
 REFUSALS = 16
 ARGUMENTS = [
     *("--served-model-name=tiny", "--max-model-len=2048", "--max-num-seqs=16", "--enforce-eager"),
     *("--data-parallel-size=2", "--api-server-count=2"),
     *("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 3}'),
+    "--scheduler-cls=tests.server.exploding.Unhurried",
 ]
 
 
@@ -36,6 +40,7 @@ def server(tiny_model, tmp_path_factory):
     with pytest.MonkeyPatch.context() as environment:
         for name, value in ENVIRONMENT.items():
             environment.setenv(name, value)
+        environment.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
         with serve([str(tiny_model), *ARGUMENTS], log=log) as process:
             process.wait_until_healthy(lambda waited: None)
             yield process
@@ -131,8 +136,8 @@ def test_every_api_server_refuses(server):
         assert total(after, "infernix_requests_total") == total(before, "infernix_requests_total")
 
 
-ENDLESS = {"model": "tiny", "prompt": "q", "max_tokens": 2000, "stream": True}
-ENDLESS |= {"structured_outputs": {"regex": "[a-z]{20000,}"}}
+SLOW = {"model": "tiny", "prompt": "q", "max_tokens": ENDLESS, "stream": True}
+SLOW |= {"structured_outputs": {"regex": "[a-z]{20000,}"}}
 
 
 def test_the_end_of_one_api_server_ends_all_and_leaves_nothing(server):
@@ -141,15 +146,17 @@ def test_the_end_of_one_api_server_ends_all_and_leaves_nothing(server):
     processes = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
 
     def read(begun):
+        """Return how the stream broke, if it did (the connection, or a last event that says so), and its reasons."""
         reasons = []
         try:
-            with httpx.stream(
-                "POST", f"{server.url}/v1/completions", json=ENDLESS, timeout=120, trust_env=False
-            ) as got:
+            with httpx.stream("POST", f"{server.url}/v1/completions", json=SLOW, timeout=120, trust_env=False) as got:
                 for line in got.iter_lines():
                     if line.startswith("data: {"):
+                        event = json.loads(line[6:])
+                        if "error" in event:
+                            return event["error"], set(reasons)
                         begun.append(line)
-                        reasons += [choice["finish_reason"] for choice in json.loads(line[6:])["choices"]]
+                        reasons += [choice["finish_reason"] for choice in event["choices"]]
         except httpx.HTTPError as error:
             return error, set(reasons)
         return None, set(reasons)

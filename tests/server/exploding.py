@@ -90,3 +90,12 @@ class Refusing(AsyncScheduler):
             return prepare(request, *rest)
 
         structured_output_manager._prepare = refuse
+
+
+class Unhurried(AsyncScheduler):
+    """For :data:`ENDLESS` where drafts are verified: vLLM takes no logits processors of others there."""
+
+    def schedule(self, *arguments: Any, **named: Any) -> Any:
+        if any((request.max_tokens or 0) >= ENDLESS for request in self.running):
+            time.sleep(STEP_SECONDS)
+        return super().schedule(*arguments, **named)
