@@ -11,7 +11,7 @@ from vllm.sampling_params import StructuredOutputsParams
 
 from infernix_plugin import settings
 from infernix_plugin.entrypoints.declared import declared
-from infernix_plugin.entrypoints.ignored_fields import FORMATS, GUIDED, refuse_ignored, refuse_misplaced
+from infernix_plugin.entrypoints.ignored_fields import GUIDED, refuse_ignored, refuse_misplaced
 from infernix_plugin.errors import (
     ConflictingConstraints,
     ConstraintError,
@@ -41,7 +41,7 @@ def read_guided(request: Any) -> str | None:
         ConstraintTooLarge, InvalidSchema: the source is too long, or cannot be written as JSON.
     """
     given = request.model_extra or {}
-    refuse_ignored(given, GUIDED, FORMATS["text" in getattr(type(request), "model_fields", ())])
+    refuse_ignored(given, GUIDED, getattr(type(request), "model_fields", ()))
     refuse_misplaced({name: getattr(request, name, None) for name in ("chat_template_kwargs", "vllm_xargs")})
     field = next((name for name in GUIDED if given.get(name) is not None), None)
     if field is None or _asks_for_call(declared(request, "tool_choice")):

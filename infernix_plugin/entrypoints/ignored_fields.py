@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -30,8 +30,30 @@ FORMATS = ("response_format", "text.format", "output_config.format")
 _HOLDERS = {"text": "format", "output_config": "format", "output_format": "type"}
 """Fields of other APIs and of older clients that hold a response format, if they have this key."""
 
-_SLIPS = ("tool_choice", "thinking_token_budget")
+KEYS = (
+    *("json", "regex", "choice", "grammar", "json_object", "structural_tag"),
+    *("disable_any_whitespace", "disable_additional_properties", "whitespace_pattern"),
+)
+"""Keys of ``structured_outputs``: at the top of a request they are nothing."""
+
+_ELSEWHERE = {
+    "ebnf": 'structured_outputs: {"grammar": ...}',
+    "json_schema": 'structured_outputs: {"json": ...}',
+}
+"""Constraints of other servers at the top of a request, and what is said here instead."""
+
+_OLDER = {"functions": "tools", "function_call": "tool_choice"}
+"""OpenAI's first fields for tools, which vLLM ignores, and those that came after them."""
+
+_SLIPS = (
+    *("tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "thinking_token_budget"),
+    *("max_tokens", "max_completion_tokens", "max_output_tokens", "min_tokens"),
+    *("stop", "stop_sequences", "stop_token_ids", "bad_words", "allowed_token_ids", "logit_bias"),
+)
 """Further fields whose loss would let an output be what the client has ruled out."""
+
+_ASKS_BY_FALSE = "parallel_tool_calls"
+"""It asks for something by being false."""
 
 _FREE = {"type": "text"}
 """A response format that asks for nothing."""
@@ -42,47 +64,78 @@ _LONGER = 2
 """And how much longer or shorter: ``response_format_hint`` means something else."""
 
 
-def refuse_ignored(given: Mapping[str, Any], known: Iterable[str], form: str) -> None:
-    """Refuse unknown fields of a request that are nearly one for a constraint.
+def refuse_ignored(given: Mapping[str, Any], read: Iterable[str], own: Collection[str]) -> None:
+    """Refuse unknown fields of a request that are nearly one for a constraint, or the part of one.
 
     Args:
         given: the fields that vLLM does not know.
-        known: those of them that are read nevertheless.
-        form: which of :data:`FORMATS` the API has.
+        read: those of them that are read nevertheless.
+        own: the fields that the API has.
 
     Raises:
         ConflictingConstraints: located by the field's name.
     """
-    known = {*known, *REMOVED}
+    read = {*read, *REMOVED}
+    form = format_of(own)
     for name, value in given.items():
-        if not value or value == _FREE or name in known:
+        if name in read or name in _SLIPS:
             continue
-        if name == "extra_body" and isinstance(value, Mapping):
-            _refuse_inside(
-                name, value, "extra_body is an argument of a client; in a request, its keys stand at the top."
-            )
-        elif name in _HOLDERS and isinstance(value, Mapping) and value.get(_HOLDERS[name]) not in (None, _FREE):
-            raise _ignored(name, f"Its name here is {form}.")
-        elif (meant := _meant(name)) is not None:
-            here = form if meant == FORMATS[0] else meant
-            raise _ignored(name, f"Its name here is {here}." if name == meant else _suggestion(here))
-        elif name not in (fields := (*_SLIPS, form.partition(".")[0])):
-            for slip in get_close_matches(name.lower(), fields, n=1, cutoff=_NEARLY):
-                raise _ignored(name, _suggestion(slip))
+        if (value and value != _FREE) or (value is False and _nearly(name, [_ASKS_BY_FALSE])):
+            _refuse_field(name, value, form, own)
 
 
-def refuse_ignored_members(given: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    """Refuse unknown members of a part of a request that are nearly ``known`` ones.
+def format_of(own: Collection[str]) -> str:
+    """Return which of :data:`FORMATS` an API with these fields has."""
+    held = (form for form in FORMATS if form.partition(".")[0] in own)
+    return next(held, FORMATS[0])
+
+
+def _refuse_field(name: str, value: Any, form: str, own: Collection[str]) -> None:
+    if name == "extra_body" and isinstance(value, Mapping):
+        _refuse_inside(name, value, "extra_body is an argument of a client; in a request, its keys stand at the top.")
+    elif name in KEYS:
+        raise _ignored(name, f'It is a key of structured_outputs: {{"{name}": ...}}.')
+    elif name in _ELSEWHERE:
+        raise _ignored(name, f"It is said as {_ELSEWHERE[name]}.")
+    elif name in _OLDER:
+        if _OLDER[name] in own and value not in ("none", "auto"):
+            raise _ignored(name, f"Its name here is {_OLDER[name]}.")
+    elif name in _HOLDERS and isinstance(value, Mapping) and value.get(_HOLDERS[name]) not in (None, _FREE):
+        raise _ignored(name, f"Its name here is {form}.")
+    elif (meant := _meant(name)) is not None:
+        here = form if meant == FORMATS[0] else meant
+        raise _ignored(name, f"Its name here is {here}." if name == meant else _suggestion(here))
+    elif name != (holder := form.partition(".")[0]) and (slip := _nearly(name, {holder, *_SLIPS} & {*own})):
+        raise _ignored(name, _suggestion(slip))
+
+
+def refuse_ignored_members(given: Mapping[str, Any], known: Collection[str], place: str) -> None:
+    """Refuse members of a part of a request that are nearly ``known`` ones.
 
     Raises:
         ConflictingConstraints: located by ``place`` and the member's name.
     """
     for name in given:
-        for meant in get_close_matches(name.lower(), tuple(known), n=1, cutoff=_NEARLY):
+        if name not in known and (meant := _nearly(name, known)):
             raise ConflictingConstraints(
                 f"There is no member {excerpt(name)}, and it would be ignored.",
                 location=f"{place}.{bounded(name)}",
                 hint=_suggestion(meant),
+            )
+
+
+def refuse_beside(given: Mapping[str, Any], inner: Iterable[str], place: str, holder: str) -> None:
+    """Refuse members that stand beside the member ``holder`` of a part of a request, and belong inside it.
+
+    Raises:
+        ConflictingConstraints: located by ``place`` and the member's name.
+    """
+    for name in inner:
+        if given.get(name):
+            raise ConflictingConstraints(
+                f"{name} beside {holder} would be ignored.",
+                location=f"{place}.{name}",
+                hint=f"It belongs inside {holder}.",
             )
 
 
@@ -109,10 +162,15 @@ def _refuse_inside(field: str, held: Mapping[str, Any], hint: str) -> None:
 
 def _meant(name: str) -> str | None:
     """Return the field for a constraint that a name is, or nearly is; empty if it is only the family that is clear."""
-    meant = get_close_matches(name.lower(), (*GUIDED, "structured_outputs", FORMATS[0]), n=1, cutoff=_NEARLY)
-    if meant and abs(len(meant[0]) - len(name)) <= _LONGER:
-        return meant[0]
+    meant = _nearly(name, (*GUIDED, "structured_outputs", FORMATS[0]))
+    if meant and abs(len(meant) - len(name)) <= _LONGER:
+        return meant
     return "" if name.startswith("guided_") else None
+
+
+def _nearly(name: str, fields: Iterable[str]) -> str | None:
+    """Return the field that a name is like."""
+    return next(iter(get_close_matches(name.lower(), tuple(fields), n=1, cutoff=_NEARLY)), None)
 
 
 def _ignored(name: str, hint: str) -> ConflictingConstraints:

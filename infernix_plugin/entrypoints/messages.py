@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm.entrypoints.generate.base.protocol import JsonSchemaResponseFormat, ResponseFormat
 
-from infernix_plugin.entrypoints.ignored_fields import FORMATS, GUIDED, REMOVED, refuse_ignored
+from infernix_plugin.entrypoints.ignored_fields import GUIDED, REMOVED, refuse_ignored
 from infernix_plugin.entrypoints.refusals import refusal
 from infernix_plugin.entrypoints.structured_outputs import FIELD as STRUCTURED
 from infernix_plugin.entrypoints.structured_outputs import read_structured_outputs
@@ -25,7 +25,7 @@ def carry_over(given: Any, request: Any) -> None:
     """
     extra = given.model_extra or {}
     try:
-        refuse_ignored(extra, (*GUIDED, STRUCTURED), FORMATS[2])
+        refuse_ignored(extra, (*GUIDED, STRUCTURED), type(given).model_fields)
         structured = extra.get(STRUCTURED)
         if structured is not None:
             request.structured_outputs = read_structured_outputs(structured)

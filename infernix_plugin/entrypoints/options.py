@@ -7,12 +7,15 @@ from typing import Any
 
 from infernix_plugin.entrypoints.carrier import refuse_reserved_tags
 from infernix_plugin.entrypoints.declared import declared
-from infernix_plugin.entrypoints.ignored_fields import REMOVED, refuse_ignored_members
+from infernix_plugin.entrypoints.ignored_fields import REMOVED, refuse_beside, refuse_ignored_members
 from infernix_plugin.errors import ConflictingConstraints, excerpt
 from infernix_plugin.structured_output.record import KEY
 
 PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 """What a penalty is where nobody asks for one."""
+
+_CONSTRAINING = ("strict", "parameters")
+"""Members of a function that constrain its calls."""
 
 MAX_BIAS = 1e30
 """Far beyond what changes a probability; far below where float32 logits, divided by a small temperature, overflow."""
@@ -56,8 +59,11 @@ def _refuse_ignored_schemas(request: Any) -> None:
                 )
     for index, tool in enumerate(declared(request, "tools") or ()):
         holder = getattr(tool, "function", tool)
-        place = f"tools[{index}]" + (".function" if holder is not tool else "")
-        refuse_ignored_members(getattr(holder, "model_extra", None) or {}, ("strict", "parameters"), place)
+        place = f"tools[{index}]"
+        if holder is not tool:
+            refuse_beside(getattr(tool, "model_extra", None) or {}, _CONSTRAINING, place, "function")
+            place += ".function"
+        refuse_ignored_members(getattr(holder, "model_extra", None) or {}, _CONSTRAINING, place)
 
 
 def check_extra_args(params: Any) -> None:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
+from infernix_plugin.entrypoints.ignored_fields import refuse_ignored_members
 from infernix_plugin.entrypoints.refusals import refusal
 from infernix_plugin.entrypoints.response_formats import CHAT, MESSAGES, RESPONSES, check_response_format
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, bounded, excerpt
@@ -60,15 +61,22 @@ def check_field(request: Any) -> Any:
     return request
 
 
-def check_output_config(request: Any) -> Any:
-    """Return the decoded body of a request of Messages as it is, if its response format can be read.
+def check_messages_fields(request: Any) -> Any:
+    """Return the decoded body of a request of Messages as it is, if its response format and its tools can be read.
 
     Raises:
-        VLLMValidationError: it cannot; becomes an HTTP 400.
+        VLLMValidationError: they cannot; becomes an HTTP 400.
     """
-    config = request.get("output_config") if isinstance(request, dict) else None
+    if not isinstance(request, dict):
+        return request
+    config, tools, choice = (request.get(name) for name in ("output_config", "tools", "tool_choice"))
     try:
         check_response_format(config.get("format") if isinstance(config, Mapping) else None, MESSAGES)
+        for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+            if isinstance(tool, Mapping):
+                refuse_ignored_members(tool, ("strict", "input_schema"), f"tools[{index}]")
+        if isinstance(choice, Mapping):
+            refuse_ignored_members(choice, ("disable_parallel_tool_use",), "tool_choice")
     except ConflictingConstraints as error:
         raise refusal(error, "") from error
     return request

@@ -36,10 +36,10 @@ def _keep_extra_fields(original: Any) -> Any:
 
         @model_validator(mode="before")
         @classmethod
-        def _check_output_config(cls, data: Any) -> Any:
-            from infernix_plugin.entrypoints.structured_outputs import check_output_config
+        def _check_fields(cls, data: Any) -> Any:
+            from infernix_plugin.entrypoints.structured_outputs import check_messages_fields
 
-            return check_output_config(data)
+            return check_messages_fields(data)
 
     AnthropicMessagesRequest.__module__, AnthropicMessagesRequest.__doc__ = original.__module__, original.__doc__
     AnthropicMessagesRequest.__qualname__ = original.__qualname__

@@ -1,5 +1,7 @@
 """Constraints that vLLM would ignore are refused in every API; other unknown fields are none of our business."""
 
+from typing import get_type_hints
+
 import pytest
 from pydantic import ConfigDict
 from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest
@@ -8,8 +10,9 @@ from vllm.entrypoints.openai.completion.protocol import CompletionRequest
 from vllm.entrypoints.openai.responses.protocol import ResponsesRequest
 from vllm.exceptions import VLLMValidationError
 
-from infernix_plugin.entrypoints.ignored_fields import _HOLDERS
+from infernix_plugin.entrypoints.ignored_fields import _HOLDERS, refuse_ignored
 from infernix_plugin.entrypoints.messages import carry_over
+from infernix_plugin.entrypoints.structured_outputs import KINDS, OPTIONS, check_messages_fields
 from infernix_plugin.entrypoints.validation import refuse_conflicts
 
 MESSAGES = [{"role": "user", "content": "q"}]
@@ -40,6 +43,12 @@ def messages(**fields):
 
 
 EVERY = {"chat": chat, "completions": completions, "responses": responses, "messages": messages}
+OWN = {
+    "chat": ChatCompletionRequest,
+    "completions": CompletionRequest,
+    "responses": ResponsesRequest,
+    "messages": AnthropicMessagesRequest,
+}
 FORMAT = {
     "chat": "response_format",
     "completions": "response_format",
@@ -68,6 +77,43 @@ def test_nearly_a_response_format(api, name):
     place, text = refused(EVERY[api], **{name: OBJECT})
     assert place == name
     assert text.endswith(f"Hint: Did you mean {FORMAT[api]}?")
+
+
+@pytest.mark.parametrize("api", EVERY)
+@pytest.mark.parametrize("name", [*KINDS, *OPTIONS])
+def test_a_key_of_structured_outputs_at_the_top(api, name):
+    place, text = refused(EVERY[api], **{name: True})
+    assert place == name
+    assert text.endswith(f'Hint: It is a key of structured_outputs: {{"{name}": ...}}.')
+    EVERY[api](**{name: None})
+
+
+@pytest.mark.parametrize("api", EVERY)
+@pytest.mark.parametrize(("name", "key"), [("ebnf", "grammar"), ("json_schema", "json")])
+def test_constraints_of_other_servers(api, name, key):
+    place, text = refused(EVERY[api], **{name: "{}"})
+    assert (place, text.partition("Hint: ")[2]) == (name, f'It is said as structured_outputs: {{"{key}": ...}}.')
+
+
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [("functions", [{"name": "f"}], "tools"), ("function_call", {"name": "f"}, "tool_choice")],
+)
+def test_the_first_fields_for_tools(api, name, value, meant):
+    place, text = refused(EVERY[api], **{name: value})
+    assert (place, text.partition("Hint: ")[2]) == (name, f"Its name here is {meant}.")
+    completions(**{name: value})
+    EVERY[api](function_call="none", functions=[])
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("name", ["paralel_tool_calls", "parallelToolCalls", "parallel_tool_call"])
+def test_nearly_the_switch_for_several_calls(api, name):
+    """It asks for something by being false."""
+    place, text = refused(EVERY[api], **{name: False})
+    assert (place, text.partition("Hint: ")[2]) == (name, "Did you mean parallel_tool_calls?")
+    EVERY[api](**{name: None})
 
 
 @pytest.mark.parametrize("api", EVERY)
@@ -127,11 +173,55 @@ def test_other_unknown_fields_and_absent_ones_stay(api):
         ("chat", "thinking_token_budgt", "thinking_token_budget"),
         ("messages", "output_confg", "output_config"),
         ("responses", "texts", "text"),
+        ("chat", "tool", "tools"),
+        ("messages", "Tools", "tools"),
+        ("chat", "max_token", "max_tokens"),
+        ("responses", "max_outputs_tokens", "max_output_tokens"),
+        ("completions", "stops", "stop"),
+        ("messages", "stop_sequence", "stop_sequences"),
+        ("chat", "logits_bias", "logit_bias"),
     ],
 )
 def test_slips_of_further_fields(api, name, meant):
     place, text = refused(EVERY[api], **{name: "auto"})
     assert (place, text.partition("Hint: ")[2]) == (name, f"Did you mean {meant}?")
+
+
+@pytest.mark.parametrize("api", EVERY)
+def test_every_field_that_an_api_has_passes_in_all_of_them(api):
+    """Those of vLLM's APIs, and those that only OpenAI and Anthropic know."""
+    from anthropic.types.beta import message_create_params as anthropic
+    from openai.types import completion_create_params as completion
+    from openai.types.chat import completion_create_params as chat
+    from openai.types.responses import response_create_params as response
+    from vllm.entrypoints.openai.chat_completion.protocol import BatchChatCompletionRequest
+
+    requests = (
+        *(ChatCompletionRequest, CompletionRequest, ResponsesRequest),
+        *(AnthropicMessagesRequest, BatchChatCompletionRequest),
+    )
+    clients = (
+        *(chat.CompletionCreateParamsBase, completion.CompletionCreateParamsBase),
+        *(response.ResponseCreateParamsBase, anthropic.MessageCreateParamsBase),
+    )
+    known = {name for request in requests for name in request.model_fields}
+    known |= {name for client in clients for name in get_type_hints(client)}
+    older = {"functions", "function_call", "guided_decoding_backend"}
+    elsewhere = {"response_format", "structured_outputs"}  # constraints, and judged as such above
+    assert older | elsewhere <= known
+    for name in known - older - elsewhere:
+        refuse_ignored({name: "x"}, (), OWN[api].model_fields)
+
+
+@pytest.mark.parametrize("api", EVERY)
+def test_options_of_other_servers_pass(api):
+    others = (
+        *("max_new_tokens", "min_new_tokens", "max_length", "n_predict", "num_predict", "num_ctx", "repeat_penalty"),
+        *("do_sample", "typical_p", "top_a", "mirostat", "stop_words", "stop_regex", "no_stop_trim", "lora_path"),
+        *("custom_params", "separate_reasoning", "rid", "best_of", "watermark", "truncate", "options", "tags"),
+        *("enable_thinking", "toolkit", "tool_config", "tool_resources", "agents", "plugins", "provider", "models"),
+    )
+    EVERY[api](**dict.fromkeys(others, 5))
 
 
 def test_fields_that_another_api_has_are_none_of_our_business():
@@ -173,6 +263,37 @@ def test_slips_in_tools(name, meant):
     place, text = refused(chat, tools=[{"type": "function", "function": function}])
     assert (place, text.partition("Hint: ")[2]) == (f"tools[0].function.{name}", f"Did you mean {meant}?")
     chat(tools=[{"type": "function", "function": {"name": "f", "strict": True, "cache_control": 1}}])
+
+
+@pytest.mark.parametrize(("name", "value"), [("strict", True), ("parameters", {"type": "object"})])
+def test_members_of_a_function_beside_it(name, value):
+    tool = {"type": "function", "function": {"name": "f"}, "cache_control": 1}
+    place, text = refused(chat, tools=[tool, {**tool, name: value}])
+    assert (place, text.partition("Hint: ")[2]) == (f"tools[1].{name}", "It belongs inside function.")
+    chat(tools=[{**tool, name: None}])
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "meant"),
+    [
+        ({"tools": [{"name": "f", "input_schema": {}, "srict": True}]}, "tools[0].srict", "strict"),
+        (
+            {"tool_choice": {"type": "any", "disable_paralel_tool_use": True}},
+            "tool_choice.disable_paralel_tool_use",
+            "disable_parallel_tool_use",
+        ),
+    ],
+)
+def test_slips_in_tools_of_messages(fields, place, meant):
+    found, text = refused(check_messages_fields, request=fields)
+    assert (found, text.partition("Hint: ")[2]) == (place, f"Did you mean {meant}?")
+    right = {
+        "tools": [{"name": "f", "input_schema": {}, "strict": True, "cache_control": {}, "type": "custom"}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+    }
+    assert check_messages_fields(right) is right
+    for wrong in ({"tools": [1]}, {"tools": "x", "tool_choice": "any"}, [1]):  # vLLM refuses their types
+        assert check_messages_fields(wrong) is wrong
 
 
 @pytest.mark.parametrize("api", EVERY)

@@ -8,7 +8,7 @@ import pytest
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
-from infernix_plugin.entrypoints.structured_outputs import check_field, check_output_config
+from infernix_plugin.entrypoints.structured_outputs import check_field, check_messages_fields
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.seams import anthropic_messages
 from infernix_plugin.seams.structured_outputs_field import BATCH, CHAT, COMPLETION, RESPONSES, TAG
@@ -149,7 +149,7 @@ def test_a_wrong_format_of_messages(given, place, said):
     assert said in str(refused.value).replace("Did you mean json_schema?", "Its type is json_schema.")
     for right in (None, {"type": "json_schema", "schema": {}}, {"schema": {}}, {"type": "json_schema"}):
         request.model_validate({**body, "output_config": {"format": right}})
-        check_output_config({"output_config": {"format": right}})
+        check_messages_fields({"output_config": {"format": right}})
 
 
 @pytest.mark.parametrize(
