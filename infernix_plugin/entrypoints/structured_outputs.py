@@ -35,6 +35,9 @@ OPTIONS = {
     "whitespace_pattern": "a string",
 }
 
+_BOOLEANS = ("json_object", "disable_any_whitespace", "disable_additional_properties")
+"""Pydantic makes booleans of numbers and words, too."""
+
 _VLLMS_OWN = ("_backend", "_backend_was_auto")
 """In what vLLM writes down and reads again, as it does with each chat of a batch. A client's values are not read."""
 
@@ -127,6 +130,9 @@ def read_structured_outputs(given: Any) -> StructuredOutputsParams:
         raise ConflictingConstraints(
             f"A request can have one constraint, but {' and '.join(kinds)} are set.", location=f"{FIELD}.{kinds[1]}"
         )
+    for name in _BOOLEANS:
+        if given.get(name) is not None and not isinstance(given[name], bool):
+            raise _of_another_type(given, (name,))
     try:
         return _PARAMS.validate_python(given)
     except ValidationError as error:

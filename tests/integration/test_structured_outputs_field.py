@@ -41,6 +41,24 @@ WRONG = {
         "type str",
         "disable_any_whitespace is true or false.",
     ),
+    "a word for a boolean": (
+        {"json_object": "yes"},
+        "structured_outputs.json_object",
+        "type str",
+        "json_object is true.",
+    ),
+    "a number for a boolean": (
+        {"json_object": 0},
+        "structured_outputs.json_object",
+        "type int",
+        "json_object is true.",
+    ),
+    "a word for an option": (
+        {"regex": "a", "disable_any_whitespace": "no"},
+        "structured_outputs.disable_any_whitespace",
+        "type str",
+        "disable_any_whitespace is true or false.",
+    ),
     "no object": ([1], "structured_outputs", "must be an object", KINDS),
 }
 
