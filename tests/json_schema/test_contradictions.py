@@ -34,6 +34,58 @@ def test_the_bounds_are_named_at_their_place(kind, bounds, said):
         assert refused.value.hint.startswith(said)
 
 
+def refused(schema):
+    with pytest.raises(UnsatisfiableConstraint) as error:
+        lower(json.dumps(schema), GrammarOptions())
+    return error.value.location, error.value.hint
+
+
+def test_an_enum_without_values_is_named_at_its_place():
+    said = "enum lists no value: list the values that are allowed, or leave it out."
+    assert refused({"enum": []}) == ("#", said)
+    assert refused({"type": "array", "items": {"enum": []}, "minItems": 1}) == ("#/items", said)
+
+
+NOTHING_ELSE = {"type": "object", "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({**NOTHING_ELSE, "required": ["b"]}, "#/additionalProperties"),
+        ({**NOTHING_ELSE, "properties": {"a": {}}, "required": ["a", "b"]}, "#/additionalProperties"),
+        ({**NOTHING_ELSE, "patternProperties": {"^x": {}}, "required": ["b"]}, "#/additionalProperties"),
+        (
+            {"type": "object", "properties": {"q": {**NOTHING_ELSE, "required": ["b"]}}, "required": ["q"]},
+            "#/properties/q/additionalProperties",
+        ),
+        (
+            {
+                "allOf": [
+                    {**NOTHING_ELSE, "properties": {"a": {}}},
+                    {"type": "object", "properties": {"b": {"type": "null"}}, "required": ["b"]},
+                ]
+            },
+            "#/allOf/0/additionalProperties",
+        ),
+    ],
+)
+def test_a_required_name_that_is_closed_out_is_named(schema, place):
+    said = "'b' is required, but properties does not declare it and additionalProperties is false: "
+    at, hint = refused(schema)
+    assert at == place
+    assert hint.startswith(said)
+
+
+def test_other_ways_to_close_a_name_out():
+    at, hint = refused({"type": "object", "required": ["b"], "unevaluatedProperties": False})
+    assert (at, "and unevaluatedProperties is false" in hint) == ("#/unevaluatedProperties", True)
+    for name in ("b", "additionalProperties"):
+        at, hint = refused({"type": "object", "properties": {name: False}, "required": [name]})
+        assert (at, hint) == (f"#/properties/{name}", f"{name!r} is required, and its schema allows no value.")
+    assert refused({"type": "array", "items": False, "minItems": 1}) == ("#/items", None)
+
+
 @pytest.mark.parametrize(
     "schema",
     [

@@ -28,7 +28,7 @@ from infernix_plugin.grammar.ir import (
     seq,
 )
 from infernix_plugin.grammar.json_schema import multiples, numbers, values
-from infernix_plugin.grammar.json_schema.contradictions import contradiction
+from infernix_plugin.grammar.json_schema.contradictions import contradiction, ruled_out
 from infernix_plugin.grammar.json_schema.json_value import ROOT
 from infernix_plugin.grammar.json_schema.prune import productive_rules, pruned
 from infernix_plugin.grammar.json_schema.reducer import Reducer, refusal
@@ -106,8 +106,9 @@ class Lowering:
         grammar = Grammar({**self._rules, **values.shared_rules(self._options)})
         alive = productive_rules(grammar.rules)
         if grammar.root not in alive:
-            place = self._culprit((ROOT,), alive)
-            hint = contradiction(self._reducer.schema_at(place))
+            place, required = self._culprit((ROOT,), alive)
+            schema = self._reducer.schema_at(place)
+            hint = contradiction(schema) if schema is not False or required is None else ruled_out(required, place)
             raise UnsatisfiableConstraint("No JSON value satisfies the schema", location=place, hint=hint)
         if self._watched:
             places = watched_places(self._reducer, self._watched.__contains__)
@@ -432,30 +433,38 @@ class Lowering:
 
     # Why nothing is left ----------------------------------------------------------------------------------------
 
-    def _culprit(self, goal: Goal, alive: set[str]) -> str:
-        """The innermost place that makes the goal unsatisfiable, as far as one place does."""
+    def _culprit(self, goal: Goal, alive: set[str]) -> tuple[str, str | None]:
+        """The innermost place that makes the goal unsatisfiable, as far as one place does, and whose name is required
+        there."""
         seen: set[Goal] = set()
-        place = pointer_of(goal)
+        place, name = pointer_of(goal), None
         while goal not in seen:
             seen.add(goal)
-            place = pointer_of(goal) if goal else place
+            place = self._blamed(goal) if goal else place
             inner = self._failing_part(self._reducer.shape(goal), alive)
             if inner is None:
                 break
-            goal = inner
-        return place
+            goal, name = inner
+        return place, name
 
-    def _failing_part(self, shape: Shape, alive: set[str]) -> Goal | None:
+    def _blamed(self, goal: Goal) -> str:
+        """The place of a schema of the goal that is ``false``, if one is."""
+        plain = (place for place in goal if place == pointer_of((place,)))
+        return next((place for place in plain if self._reducer.schema_at(place) is False), pointer_of(goal))
+
+    def _failing_part(self, shape: Shape, alive: set[str]) -> tuple[Goal, str | None] | None:
+        """What a value has to have and cannot, and its name if it is a member."""
         if len(shape) != 1:
             return None
+        parts: list[tuple[Goal, str | None]]
         match shape[0]:
             case Objects() as branch:
-                parts = [branch.member(name) for name in branch.required]
+                parts = [(branch.member(name), name) for name in branch.required]
             case Arrays() as branch:
-                parts = [branch.item(index) for index in range(min(branch.minimum, branch.positions + 1))]
+                parts = [(branch.item(index), None) for index in range(min(branch.minimum, branch.positions + 1))]
             case _:
                 return None
-        return next((part for part in parts if not self._is_productive(part, alive)), None)
+        return next((part for part in parts if not self._is_productive(part[0], alive)), None)
 
     def _is_productive(self, goal: Goal, alive: set[str]) -> bool:
         shape = self._shape(goal)
