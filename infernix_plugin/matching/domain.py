@@ -124,6 +124,7 @@ class TokenDomain:
 
         Raises:
             ValueError: the tokenizer's pieces cannot be read as bytes (WordPiece, for example).
+            CheckpointError: the directory has no vocabulary.
         """
         from infernix_plugin.matching import pretrained
 

@@ -14,10 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infernix_plugin.errors import CheckpointError, excerpt
+
 _MARKER = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
 _MEDIA = re.compile(r"image|img|video|vision|audio", re.IGNORECASE)
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
+
+_VOCABULARIES = (
+    *("tokenizer.*", "tekken.json", "vocab*", "merges.txt"),
+    *("*.model", "*.model.v*", "*.tiktoken", "*.spm", "*.bpe", "*.gguf"),
+)
+"""Patterns of the files that a tokenizer takes its pieces from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +38,44 @@ class Vocabulary:
     stop: frozenset[int]
 
 
+def require_vocabulary(directory: Path) -> None:
+    """Refuse a directory without a vocabulary: transformers makes a tokenizer of the added tokens alone of it.
+
+    Tokenizers that take no file pass (those of bytes), and so do those that bring their own code, and what
+    transformers says itself.
+
+    Raises:
+        CheckpointError: names the files that are looked for.
+    """
+    if any(next(directory.glob(pattern), None) for pattern in _VOCABULARIES):
+        return
+    from transformers import AutoTokenizer
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    try:
+        if "auto_map" in get_tokenizer_config(directory):
+            return
+        tokenizer = AutoTokenizer.from_pretrained(str(directory), trust_remote_code=False)
+    except Exception:  # of whatever kind: who loads the tokenizer will see it, and no vocabulary is wrong by then
+        return
+    files = [*tokenizer.vocab_files_names.values()]
+    if files and not any((directory / name).exists() for name in files):
+        raise CheckpointError(
+            f"the directory {excerpt(str(directory))} has no vocabulary: there is no {' or '.join(sorted(files))}"
+        )
+
+
 def load(path_or_tokenizer: Any) -> Any:
-    """Return the tokenizer itself, or load it from a path or a model name."""
+    """Return the tokenizer itself, or load it from a path or a model name.
+
+    Raises:
+        CheckpointError: the path is a directory without a vocabulary.
+    """
     if isinstance(path_or_tokenizer, (str, Path)):
         from transformers import AutoTokenizer
 
+        if Path(path_or_tokenizer).is_dir():
+            require_vocabulary(Path(path_or_tokenizer))
         return AutoTokenizer.from_pretrained(str(path_or_tokenizer))
     return path_or_tokenizer
 

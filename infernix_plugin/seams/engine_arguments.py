@@ -9,6 +9,7 @@ from typing import Any
 
 from infernix_plugin.entrypoints.model_name import require_path
 from infernix_plugin.errors import CheckpointError, EndsCommandLine, InfernixError, SettingsError
+from infernix_plugin.matching.pretrained import require_vocabulary
 from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
 from infernix_plugin.model_executor.weights.configuration import merged
@@ -30,6 +31,9 @@ class CheckpointRefused(EndsCommandLine, CheckpointError):
 
 _FILES_OF_A_MODEL = ("auto", "hf", "mistral")
 """Values of vLLM's ``config_format`` that read a file of the model's directory."""
+
+_TOKENIZERS_OF_A_MODEL = ("auto", "hf")
+"""Values of vLLM's ``tokenizer_mode`` with which transformers makes the tokenizer."""
 
 _DRAFTS_OF_A_MODEL = ("dflash", "draft_model", "mtp")
 """Methods whose ``model`` is a checkpoint. Others have class names there, or words of their own."""
@@ -91,6 +95,18 @@ def _refuse_absent(arguments: Any) -> None:
             require_path(draft)
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: the draft is no checkpoint: {error}") from None
+
+
+def _refuse_without_vocabulary(arguments: Any) -> None:
+    """Refuse a directory without a vocabulary, whose prompts would be empty."""
+    folder = Path(arguments.tokenizer or arguments.model)
+    if arguments.skip_tokenizer_init or arguments.tokenizer_mode not in _TOKENIZERS_OF_A_MODEL or not folder.is_dir():
+        return
+    try:
+        require_vocabulary(folder)
+    except CheckpointError as error:
+        hint = "--tokenizer names the tokenizer of another directory, --skip-tokenizer-init goes without one"
+        raise CheckpointRefused(f"infernix-plugin: {error}; {hint}") from None
 
 
 def _refuse_incomplete(config: Any) -> None:
@@ -170,6 +186,7 @@ def _replace(original: Any) -> Any:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
         _refuse_rust_frontend()
         _refuse_absent(self)
+        _refuse_without_vocabulary(self)
         _refuse_combinations(self)
         self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())

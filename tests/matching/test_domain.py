@@ -7,9 +7,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from infernix_plugin.errors import CheckpointError
 from infernix_plugin.matching import TokenClass, TokenDomain
 from infernix_plugin.matching.domain import bitset
-from infernix_plugin.matching.pretrained import _ALPHABET
+from infernix_plugin.matching.pretrained import _ALPHABET, require_vocabulary
 
 TEXT = "héllo  wörld\n\t中文 😀 e\u0301 <x>\\ \x00\x7f\u2581"
 
@@ -190,3 +191,47 @@ def test_bitsets_partition_what_can_be_generated() -> None:
 def test_ids_outside_the_vocabulary_are_refused(bad: dict[str, list[int]]) -> None:
     with pytest.raises(ValueError, match="outside"):
         TokenDomain([b"a"], **bad)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("Qwen2Tokenizer", "merges.txt or tokenizer.json or vocab.json"),
+        ("T5Tokenizer", "spiece.model or tokenizer.json"),
+    ],
+)
+def test_a_directory_without_a_vocabulary(tmp_path, kind, names):
+    """transformers makes a tokenizer of it, with nothing but added tokens."""
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
+    for judge in (require_vocabulary, TokenDomain.from_pretrained):
+        with pytest.raises(CheckpointError) as error:
+            judge(tmp_path)
+        assert str(error.value).endswith(f"has no vocabulary: there is no {names}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tokenizer.json", "tokenizer.model", "tokenizer.model.v3", "vocab.json", "vocab.txt", "merges.txt"),
+        *("tekken.json", "spiece.model", "qwen.tiktoken", "source.spm", "model.gguf"),
+    ],
+)
+def test_any_file_of_pieces_is_a_vocabulary(tmp_path, name):
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "Qwen2Tokenizer"}')
+    (tmp_path / name).touch()
+    require_vocabulary(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"tokenizer_class": "ByT5Tokenizer"},
+        {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}},
+        {"tokenizer_class": "Nobody's"},
+        None,
+    ],
+)
+def test_tokenizers_that_need_no_vocabulary_or_that_cannot_be_loaded(tmp_path, config):
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    require_vocabulary(tmp_path)

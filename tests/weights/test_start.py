@@ -97,6 +97,21 @@ def test_an_entry_of_a_wrong_type_is_named(configured, tiny_model, tmp_path, mon
     assert configured("model")
 
 
+def test_a_tokenizer_without_a_vocabulary_is_refused(configured, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_model, "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    for _ in ("with its configuration", "without one"):
+        line = refused(configured, "model")
+        assert line.startswith(
+            "the directory 'model' has no vocabulary: there is no tokenizer.json or tokenizer.model; "
+        )
+        (tmp_path / "model" / "tokenizer_config.json").unlink(missing_ok=True)
+    assert refused(configured, tiny_model, tokenizer="model") == line
+    assert configured("model", tokenizer=str(tiny_model))
+    assert configured("model", skip_tokenizer_init=True)
+
+
 def test_a_head_is_needed_where_it_drafts(configured, tiny_model, cut):
     folder = cut(tiny_model, "mtp.fc.weight")
     assert configured(folder)
