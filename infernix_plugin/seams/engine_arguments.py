@@ -12,7 +12,7 @@ from infernix_plugin.errors import CheckpointError, EndsCommandLine, InfernixErr
 from infernix_plugin.matching.pretrained import require_vocabulary
 from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
-from infernix_plugin.model_executor.weights.configuration import merged
+from infernix_plugin.model_executor.weights.configuration import merged, require_entries
 from infernix_plugin.model_executor.weights.inspection import read_config
 from infernix_plugin.model_executor.weights.layout import check_entries
 from infernix_plugin.model_executor.weights.start import require_checkpoints
@@ -95,6 +95,36 @@ def _refuse_absent(arguments: Any) -> None:
             require_path(draft)
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: the draft is no checkpoint: {error}") from None
+
+
+def _refuse_entries(arguments: Any) -> None:
+    """Refuse a ``config.json`` that vLLM cannot read, which it would try twice and end with a traceback."""
+    if arguments.config_format not in ("auto", "hf"):
+        return
+    try:
+        _require_entries(arguments, arguments.hf_config_path or arguments.model, arguments.hf_overrides)
+    except CheckpointError as error:
+        raise CheckpointRefused(f"infernix-plugin: {error}") from None
+    draft = _speculation(arguments).get("model")
+    try:
+        if isinstance(draft, str):
+            _require_entries(arguments, draft, None)
+    except CheckpointError as error:
+        raise CheckpointRefused(f"infernix-plugin: the draft is no checkpoint: {error}") from None
+
+
+def _require_entries(arguments: Any, model: str, overrides: Any) -> None:
+    from vllm.transformers_utils.config import get_config_parser
+
+    folder = Path(model)
+    if not (folder / "config.json").exists() or (folder / "params.json").exists():
+        return
+
+    def parse() -> None:
+        trusted = bool(arguments.trust_remote_code)
+        get_config_parser("hf").parse(model, trust_remote_code=trusted, hf_overrides=overrides or None)
+
+    require_entries(folder, overrides, parse)
 
 
 def _refuse_without_vocabulary(arguments: Any) -> None:
@@ -188,6 +218,7 @@ def _replace(original: Any) -> Any:
         _refuse_absent(self)
         _refuse_without_vocabulary(self)
         _refuse_combinations(self)
+        _refuse_entries(self)
         self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
         config = original(self, *args, **kwargs)

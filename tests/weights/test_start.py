@@ -16,7 +16,7 @@ from vllm.config import ModelConfig, MultiModalConfig
 from infernix_plugin import settings
 from infernix_plugin.errors import CheckpointError
 from infernix_plugin.model_executor.tiny import make_tiny_draft
-from infernix_plugin.model_executor.weights import start
+from infernix_plugin.model_executor.weights import configuration, start
 from infernix_plugin.model_executor.weights.configuration import configuration_of
 from infernix_plugin.model_executor.weights.layout import Part
 from infernix_plugin.seams import engine_arguments
@@ -95,6 +95,51 @@ def test_an_entry_of_a_wrong_type_is_named(configured, tiny_model, tmp_path, mon
     assert refused(configured, "model") == line
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     assert configured("model")
+
+
+WRONG_ENTRIES = [
+    ({"max_position_embeddings": "512"}, "max_position_embeddings is '512', which is text, and should be a number"),
+    ({"rms_norm_eps": "1e-6"}, "rms_norm_eps is '1e-6', which is text, and should be a number"),
+    ({"rms_norm_eps": "small"}, "Field 'rms_norm_eps' expected float, got str (value: 'small')"),
+    ({"tie_word_embeddings": "yes"}, "Field 'tie_word_embeddings' expected bool, got str (value: 'yes')"),
+    ({"eos_token_id": "x"}, "Field 'eos_token_id' with value 'x' doesn't match any type in (int, list[int], NoneType)"),
+    ({"num_attention_heads": 3}, "The hidden size (256) is not a multiple of the number of attention heads (3)."),
+    (
+        {"rope_parameters": {"rope_type": "default", "rope_theta": "10000"}},
+        "rope_parameters.rope_theta is '10000', which is text, and should be a number",
+    ),
+    ({"architectures": "LlamaForCausalLM"}, "architectures is 'LlamaForCausalLM', and should be a list of names"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), WRONG_ENTRIES, ids=lambda one: str(one)[:30])
+def test_entries_of_wrong_types_are_named_for_every_model(configured, tiny_model, tmp_path, changes, said):
+    """Of a family without a table of tensors: what transformers' class declares, and what can only be numbers."""
+    sizes = {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
+    right = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 2112, **sizes}
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    chosen = {"tokenizer": str(tiny_model), "dtype": "bfloat16"}
+    (folder / "config.json").write_text(json.dumps(right | changes))
+    line = f"config.json of 'llama' has a wrong entry: {said}"
+    assert refused(configured, folder, **chosen) == line
+    drafting_with_it = drafting("draft_model", folder)
+    if "architectures" not in changes:
+        said_of_draft = refused(configured, tiny_model, speculative_config=drafting_with_it)
+        assert said_of_draft == f"the draft is no checkpoint: {line}"
+    (folder / "config.json").write_text(json.dumps(right))
+    assert configured(folder, **chosen)
+
+
+def test_numbers_as_text_where_they_are_nobodys_business(tmp_path):
+    others = {"transformers_version": "5.0", "model_version": "2", "hidden_act": "silu", "num_labels_of": "many"}
+    stated = others | {"quantization_config": {"group_size": "128"}, "hidden_size": 256}
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    configuration.require_entries(tmp_path, None, lambda: None)
+    (tmp_path / "config.json").write_text(json.dumps(stated | {"hidden_size": "256"}))
+    configuration.require_entries(tmp_path, {"hidden_size": 256}, lambda: None)
+    with pytest.raises(CheckpointError, match="hidden_size is '256'"):
+        configuration.require_entries(tmp_path, None, lambda: None)
 
 
 def test_a_tokenizer_without_a_vocabulary_is_refused(configured, tiny_model, tmp_path, monkeypatch):
