@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from infernix_plugin.entrypoints import speculative_config
 from infernix_plugin.entrypoints.model_name import require_path
 from infernix_plugin.errors import CheckpointError, EndsCommandLine, InfernixError, SettingsError
-from infernix_plugin.matching.pretrained import require_vocabulary
 from infernix_plugin.model_executor import combinations
 from infernix_plugin.model_executor.cpu_kernels import refusal
 from infernix_plugin.model_executor.weights.configuration import merged, require_entries
@@ -35,8 +38,8 @@ _FILES_OF_A_MODEL = ("auto", "hf", "mistral")
 _TOKENIZERS_OF_A_MODEL = ("auto", "hf")
 """Values of vLLM's ``tokenizer_mode`` with which transformers makes the tokenizer."""
 
-_DRAFTS_OF_A_MODEL = ("dflash", "draft_model", "mtp")
-"""Methods whose ``model`` is a checkpoint. Others have class names there, or words of their own."""
+_DRAFTS_OF_NO_MODEL = ("ngram", "[ngram]", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class")
+"""Methods whose ``model`` is no checkpoint: they have class names there, or words of their own."""
 
 EXACT_METHODS = ("standard", "block")
 """vLLM's ways to verify drafts after which the output is distributed as without drafts."""
@@ -91,7 +94,7 @@ def _refuse_absent(arguments: Any) -> None:
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: {error}") from None
     try:
-        if isinstance(draft, str) and (Path(draft).is_dir() or speculation.get("method") in _DRAFTS_OF_A_MODEL):
+        if isinstance(draft, str) and speculation.get("method") not in _DRAFTS_OF_NO_MODEL:
             require_path(draft)
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: the draft is no checkpoint: {error}") from None
@@ -129,6 +132,8 @@ def _require_entries(arguments: Any, model: str, overrides: Any) -> None:
 
 def _refuse_without_vocabulary(arguments: Any) -> None:
     """Refuse a directory without a vocabulary, whose prompts would be empty."""
+    from infernix_plugin.matching.pretrained import require_vocabulary
+
     folder = Path(arguments.tokenizer or arguments.model)
     if arguments.skip_tokenizer_init or arguments.tokenizer_mode not in _TOKENIZERS_OF_A_MODEL or not folder.is_dir():
         return
@@ -147,6 +152,18 @@ def _refuse_incomplete(config: Any) -> None:
         require_checkpoints(config)
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: {error}") from None
+
+
+def _refuse_speculation(arguments: Any) -> None:
+    """Refuse keys that vLLM's speculation does not have."""
+    from vllm.config import SpeculativeConfig
+
+    if arguments.speculative_config is None:
+        return
+    known = [field.name for field in dataclasses.fields(SpeculativeConfig)]
+    problem = speculative_config.refusal(arguments.speculative_config, known)
+    if problem is not None:
+        raise SettingsRefused(f"infernix-plugin: {problem}")
 
 
 def _refuse_combinations(arguments: Any) -> None:
@@ -215,13 +232,20 @@ def _replace(original: Any) -> Any:
         except SettingsError as error:
             raise SettingsRefused(f"infernix-plugin: {error}") from None
         _refuse_rust_frontend()
+        _refuse_speculation(self)
         _refuse_absent(self)
         _refuse_without_vocabulary(self)
         _refuse_combinations(self)
         _refuse_entries(self)
         self.additional_config = settings.travelling(self.additional_config, own)
         logger.info("infernix-plugin is active (vLLM %s)", installed_version())
-        config = original(self, *args, **kwargs)
+        try:
+            config = original(self, *args, **kwargs)
+        except ValidationError as error:
+            problem = speculative_config.told(error)
+            if problem is None:
+                raise
+            raise SettingsRefused(f"infernix-plugin: {problem}") from None
         _refuse_inexact(config)
         _refuse_cpu_kernels(config)
         _refuse_incomplete(config)

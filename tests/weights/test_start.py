@@ -192,6 +192,36 @@ def test_paths_where_nothing_is(configured, tiny_model, tmp_path, monkeypatch):
     assert configured("empty", hf_config_path=str(tmp_path), tokenizer=str(tiny_model), load_format="dummy")
 
 
+@pytest.mark.parametrize("path", ["./draft", "/nowhere/draft", "~/draft", "models/drafts/x", "../draft"])
+@pytest.mark.parametrize("method", [None, "eagle3", "draft_model"])
+def test_paths_of_drafts_where_nothing_is(configured, tiny_model, tmp_path, monkeypatch, path, method):
+    """Said at once: vLLM asks the hub for them, again and again."""
+    monkeypatch.chdir(tmp_path)
+    chosen = {"model": path, "num_speculative_tokens": 2} | ({"method": method} if method else {})
+    line = refused(configured, tiny_model, speculative_config=chosen)
+    assert line == f"the draft is no checkpoint: there is no directory {path!r}"
+
+
+def test_options_of_drafts_that_vllm_would_dump(configured, tiny_model):
+    def said(speculation):
+        with pytest.raises(engine_arguments.SettingsRefused) as refusal:
+            configured(tiny_model, speculative_config=speculation)
+        assert "\n" not in refusal.value.code
+        return refusal.value.code.removeprefix("infernix-plugin: --speculative-config")
+
+    assert said({"method": "mtp", "num_speculative_token": 2}) == (
+        " has no key 'num_speculative_token'; did you mean num_speculative_tokens?"
+    )
+    assert said(["mtp"]) == " is of the type list and should be an object"
+    assert said({"method": "mtp", "num_speculative_tokens": 0}) == (
+        ": num_speculative_tokens is 0: Input should be greater than 0"
+    )
+    assert said({"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 3, "prompt_lookup_max": 2}) == (
+        ": prompt_lookup_min=3 must be <= prompt_lookup_max=2"
+    )
+    assert configured(tiny_model, speculative_config={"method": "mtp", "num-speculative-tokens": 2})
+
+
 def test_a_configuration_from_elsewhere_is_the_one_that_counts(configured, tiny_model, cut, tmp_path):
     folder = cut(tiny_model, NORM)
     shutil.move(folder / "config.json", tmp_path)
