@@ -33,15 +33,14 @@ def test_every_step_sees_the_inputs_before_it(seed) -> None:
             back=BACK,
         )
         values = torch.tensor([value for _, _, inputs in steps for value in inputs])[:, None]
-        packed = window.pack(window.load(buffers, INITIAL), values)
-        window.store(buffers, packed)
+        lined_up = window.line_up(buffers, INITIAL, values)
+        window.store(buffers, lined_up)
         token = 0
         for slot, speculative, inputs in steps:
             text = [-1] * BACK + texts[slot]
             for value in inputs:
                 text.append(value)
-                row = int(window.tokens[token])
-                assert packed[row - BACK : row + 1, 0].tolist() == text[-BACK - 1 :]
+                assert lined_up[window.recent[token], 0].tolist() == text[-BACK - 1 :]
                 token += 1
             accepted[slot] = rng.randrange(1, len(inputs) + 1) if speculative else 0
             texts[slot] += inputs[: accepted[slot]] if speculative else inputs

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, count, islice
 from math import isqrt
 from typing import Any
+
+import numpy as np
 
 _WORD = (1 << 64) - 1
 _LARGEST = (1 << 63) - 1
@@ -70,17 +73,25 @@ class NgramHash:
         """
         import torch
 
-        moduli = torch.tensor(self.primes).view(self.context, -1)
-        offsets = torch.tensor(self.offsets).view(self.context, -1)
-        mixed = recent[:, -1] * self.multipliers[0]
-        open_ = torch.ones_like(mixed, dtype=torch.bool)
-        found = []
+        tokens = recent.numpy()
+        mixed = tokens[:, -1] * self.multipliers[0]
+        open_ = np.ones(len(tokens), dtype=bool)
+        found = np.empty((len(tokens), self.context, len(self.primes) // self.context), dtype=np.int64)
         for back, multiplier in enumerate(self.multipliers[1:], 1):
-            earlier = recent[:, -1 - back]
-            open_ = open_ & (earlier != self.cut)
-            mixed = mixed ^ torch.where(open_, earlier, self.cut) * multiplier
-            found.append(mixed[:, None] % moduli[back - 1] + offsets[back - 1])
-        return torch.cat(found, dim=1)
+            earlier = tokens[:, -1 - back]
+            open_ &= earlier != self.cut
+            mixed = mixed ^ np.where(open_, earlier, self.cut) * multiplier
+            np.remainder(mixed[:, None], self._moduli[back - 1], out=found[:, back - 1])
+        found += self._offsets
+        return torch.from_numpy(found.reshape(len(tokens), -1))
+
+    @cached_property
+    def _moduli(self) -> Any:
+        return np.array(self.primes).reshape(self.context, -1)
+
+    @cached_property
+    def _offsets(self) -> Any:
+        return np.array(self.offsets).reshape(self.context, -1)
 
 
 def head_primes(heads: int, base: int, index: int) -> tuple[int, ...]:

@@ -91,33 +91,33 @@ class NgramLayer(nn.Module, MambaBase):  # type: ignore[misc]
         """Return the streams ``[tokens, h * H]`` with the features of ``token_ids``, int ``[tokens]``, added."""
         entries = ngram_entries(token_ids, self.key_proj.input_size, self.prefix)
         value = self._gated_value(streams, entries)
-        return streams + (value + ngram_convolution(self.norm_conv(value), token_ids, self.prefix))
+        return streams + (value + ngram_convolution(self.norm_conv(value), self.prefix))
 
     def entries(self, token_ids: Tensor) -> Tensor:
-        """Look up the table's rows of ``token_ids``, int ``[tokens]``, side by side: bfloat16 ``[tokens, E]``."""
+        """Look up the table's rows of ``token_ids``, int ``[tokens]``, side by side: bfloat16 ``[tokens, E]``.
+
+        The token ids are kept for the next step.
+        """
         window = self._window()
         if window is None:
             return torch.zeros(len(token_ids), self.key_proj.input_size, dtype=torch.bfloat16)
         if self.table is None:
             raise RuntimeError(f"{self.prefix}: the n-gram table was not mapped; load the model from safetensors files")
-        wide = self.initial.numel() - _ID_WORDS
-        prior = window.load(self._kept()[..., wide:], self.initial[wide:])
-        recent = self._packed_ids(window, prior, token_ids)[
-            window.tokens[:, None] + torch.arange(-self.hash.context, 1)
-        ]
+        kept, wide = self._kept()[..., -_ID_WORDS:], self.initial.numel() - _ID_WORDS
+        words = window.line_up(kept, self.initial[wide:], token_ids.long()[:, None].view(torch.int16))
+        window.store(kept, words)
+        recent = words.view(torch.int64).flatten()[window.recent[:, -1 - self.hash.context :]]
         return self.table[self.hash.rows(recent)].flatten(-2).to(torch.bfloat16)
 
-    def convolution(self, inputs: Tensor, token_ids: Tensor) -> Tensor:
-        """Convolve ``inputs``, bfloat16 ``[tokens, h * H]``; keep them and ``token_ids`` for the next step."""
+    def convolution(self, inputs: Tensor) -> Tensor:
+        """Convolve ``inputs``, bfloat16 ``[tokens, h * H]``, and keep them for the next step."""
         window = self._window()
         if window is None:
             return torch.zeros_like(inputs)
-        buffers, wide = self._kept(), inputs.size(-1)
-        prior = window.load(buffers, self.initial)
-        packed = window.pack(prior[..., :wide], inputs.view(torch.int16))
-        ids = self._packed_ids(window, prior[..., wide:], token_ids)
-        window.store(buffers, torch.cat([packed, ids[:, None].view(torch.int16)], dim=-1))
-        return self._convolve(packed.view(inputs.dtype), window)
+        kept, wide = self._kept()[..., :-_ID_WORDS], inputs.size(-1)
+        words = window.line_up(kept, self.initial[:wide], inputs.view(torch.int16))
+        window.store(kept, words)
+        return self._convolve(words.view(inputs.dtype), window.recent)
 
     def _window(self) -> RollingWindow | None:
         metadata = get_forward_context().attn_metadata
@@ -127,9 +127,6 @@ class NgramLayer(nn.Module, MambaBase):  # type: ignore[misc]
         (buffers,) = self.kv_cache
         return buffers.transpose(1, 2) if is_conv_state_dim_first() else buffers
 
-    def _packed_ids(self, window: RollingWindow, prior: Tensor, token_ids: Tensor) -> Tensor:
-        return window.pack(prior.contiguous().view(torch.int64).squeeze(-1), token_ids.long())
-
     def _gated_value(self, streams: Tensor, features: Tensor) -> Tensor:
         agreement = self.norm_key(self.key_proj(features)) * self.norm_query(streams)
         gate = agreement.view(len(streams), self.streams, -1).sum(-1, keepdim=True) / sqrt(self.width)
@@ -137,12 +134,13 @@ class NgramLayer(nn.Module, MambaBase):  # type: ignore[misc]
         value: Tensor = torch.sigmoid(gate) * self.value_proj(features).unsqueeze(-2)
         return value.flatten(-2)
 
-    def _convolve(self, inputs: Tensor, window: RollingWindow) -> Tensor:
-        taps = self.conv1d.weight.squeeze(1).unbind(-1)
-        total = torch.zeros(len(window.tokens), inputs.size(-1))
-        for back, tap in enumerate(reversed(taps)):
-            total.addcmul_(inputs[window.tokens - back * self.dilation].float(), tap.float())
-        return silu(total.to(inputs.dtype))
+    def _convolve(self, lined_up: Tensor, recent: Tensor) -> Tensor:
+        taps = self.conv1d.weight.squeeze(1).t()
+        seen = recent[:, self.back - (len(taps) - 1) * self.dilation :: self.dilation]
+        total = torch.zeros(len(seen), lined_up.size(-1))
+        for rows, tap in zip(seen.unbind(1), taps, strict=True):
+            total.addcmul_(lined_up.index_select(0, rows), tap)
+        return silu(total.to(lined_up.dtype))
 
     def get_state_shape(self) -> tuple[tuple[int, int]]:
         """Return the shape of a window: inputs of the convolution and, in the last words, the token id."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +27,7 @@ class NgramTable:
     def __init__(self, shards: Sequence[Tensor]) -> None:
         """``shards``: ``[rows, width]`` each, of one width and type."""
         self.shards = tuple(shards)
-        self.starts = torch.tensor([0, *(len(shard) for shard in shards)]).cumsum(0)
+        self.starts = np.cumsum([0, *(len(shard) for shard in shards)])
 
     @classmethod
     def map(cls, directory: Path, layer: int, rows: int) -> NgramTable:
@@ -53,13 +54,15 @@ class NgramTable:
         width = self.shards[0].size(1)
         if len(self.shards) == 1 or not len(flat):
             return self.shards[0][flat].view(*rows.shape, width)
-        number = torch.bucketize(flat, self.starts[1:], right=True)
+        wanted = flat.numpy()
+        number = np.searchsorted(self.starts, wanted, side="right") - 1
         order = number.argsort()
-        inside = (flat - self.starts[number])[order]
-        touched, counts = torch.unique_consecutive(number[order], return_counts=True)
-        parts = torch.split(inside, counts.tolist())
-        read = torch.cat([self.shards[i][part] for i, part in zip(touched.tolist(), parts, strict=True)])
-        return torch.empty_like(read).index_copy_(0, order, read).view(*rows.shape, width)
+        touched, firsts = np.unique(number[order], return_index=True)
+        read = torch.empty(len(wanted), width, dtype=self.shards[0].dtype)
+        for shard, places in zip(touched.tolist(), np.split(order, firsts[1:]), strict=True):
+            inside = torch.from_numpy(wanted[places] - self.starts[shard])
+            read.index_copy_(0, torch.from_numpy(places), self.shards[shard].index_select(0, inside))
+        return read.view(*rows.shape, width)
 
 
 def is_shard(name: str) -> bool:

@@ -41,11 +41,11 @@ def _ngram_entries_shape(token_ids: torch.Tensor, width: int, layer: str) -> Ten
     return token_ids.new_empty((token_ids.size(0), width), dtype=torch.bfloat16)
 
 
-def _ngram_convolution(inputs: torch.Tensor, token_ids: torch.Tensor, layer: str) -> Tensor:
-    return _layer(layer).convolution(inputs, token_ids)  # type: ignore[no-any-return]
+def _ngram_convolution(inputs: torch.Tensor, layer: str) -> Tensor:
+    return _layer(layer).convolution(inputs)  # type: ignore[no-any-return]
 
 
-def _ngram_convolution_shape(inputs: torch.Tensor, token_ids: torch.Tensor, layer: str) -> Tensor:
+def _ngram_convolution_shape(inputs: torch.Tensor, layer: str) -> Tensor:
     return torch.empty_like(inputs)
 
 
@@ -66,6 +66,6 @@ def ngram_entries(token_ids: Tensor, width: int, layer: str) -> Tensor:
     return torch.ops.infernix.ngram_entries(token_ids, width, layer)  # type: ignore[no-any-return]
 
 
-def ngram_convolution(inputs: Tensor, token_ids: Tensor, layer: str) -> Tensor:
+def ngram_convolution(inputs: Tensor, layer: str) -> Tensor:
     """Convolve ``inputs`` with those before them in ``layer``; see ``NgramLayer.convolution``."""
-    return torch.ops.infernix.ngram_convolution(inputs, token_ids, layer)  # type: ignore[no-any-return]
+    return torch.ops.infernix.ngram_convolution(inputs, layer)  # type: ignore[no-any-return]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from vllm.v1.attention.backends.short_conv_attn import ShortConvAttentionBackend, ShortConvAttentionMetadataBuilder
@@ -27,43 +28,38 @@ from vllm.v1.attention.backends.utils import mamba_get_block_table_tensor
 class RollingWindow:
     """Where a step reads and writes, for ``T`` tokens of ``R`` requests.
 
-    *Packed* means ``T + R * K`` rows, request by request the ``K`` prior inputs and then the step's own.
+    *Lined up* are ``R * K + T`` rows: the ``K`` prior inputs of every request, then the step's own inputs.
 
     Attributes:
-        tokens: int64 ``[T]``, packed row of every token.
-        prior: int64 ``[R, K]``, packed rows of the prior inputs.
+        recent: int64 ``[T, K + 1]``, lined-up rows that each token sees, oldest first, the last its own.
         read: two int64 index tensors of the buffers, ``[R, 1]`` and ``[R, K]``.
-        fresh: bool ``[R]``, requests without a past.
+        fresh: bool ``[R]``, requests without a past; None: all have one.
         write: two int64 index tensors of the buffers, ``[n]`` each.
-        kept: int64 ``[n]``, the packed rows written there.
+        kept: int64 ``[n]``, the lined-up rows written there.
     """
 
-    tokens: Tensor
-    prior: Tensor
+    recent: Tensor
     read: tuple[Tensor, Tensor]
-    fresh: Tensor
+    fresh: Tensor | None
     write: tuple[Tensor, Tensor]
     kept: Tensor
 
-    @property
-    def length(self) -> int:
-        """Return the number of packed rows."""
-        return self.tokens.numel() + self.prior.numel()
+    def line_up(self, buffers: Tensor, initial: Tensor, inputs: Tensor) -> Tensor:
+        """Return the rows ``[R * K + T, width]`` of a step.
 
-    def load(self, buffers: Tensor, initial: Tensor) -> Tensor:
-        """Return the prior inputs ``[R, K, width]`` from ``buffers`` ``[slots, K + S, width]``."""
-        return torch.where(self.fresh[:, None, None], initial, buffers[self.read])
+        Args:
+            buffers: ``[slots, K + S, width]``.
+            initial: ``[width]``, what a request without a past sees.
+            inputs: ``[T, width]``.
+        """
+        prior = buffers[self.read]
+        if self.fresh is not None:
+            prior = torch.where(self.fresh[:, None, None], initial, prior)
+        return torch.cat([prior.flatten(0, 1), inputs])
 
-    def pack(self, prior: Tensor, inputs: Tensor) -> Tensor:
-        """Return the packed rows of ``prior`` ``[R, K, ...]`` and ``inputs`` ``[T, ...]``."""
-        packed = inputs.new_empty((self.length, *inputs.shape[1:]))
-        packed[self.prior] = prior
-        packed[self.tokens] = inputs
-        return packed
-
-    def store(self, buffers: Tensor, packed: Tensor) -> None:
-        """Update ``buffers`` from the packed rows."""
-        buffers[self.write] = packed[self.kept]
+    def store(self, buffers: Tensor, lined_up: Tensor) -> None:
+        """Update ``buffers`` from the rows of a step."""
+        buffers[self.write] = lined_up.index_select(0, self.kept)
 
     @classmethod
     def of(cls, starts: Tensor, slots: Tensor, offsets: Tensor, fresh: Tensor, *, back: int) -> RollingWindow:
@@ -76,22 +72,31 @@ class RollingWindow:
             fresh: bool ``[R]``.
             back: ``K``.
         """
-        lengths = starts.diff()
-        requests = torch.arange(len(slots))
-        of_token = requests.repeat_interleave(lengths)
-        first = starts[:-1] + requests * back
-        steps = torch.arange(back)
-        speculative = offsets >= 0
-        counts = torch.where(speculative, back - 1 + lengths, back)
-        of_kept = requests.repeat_interleave(counts)
-        column = torch.arange(len(of_kept)) - (counts.cumsum(0) - counts)[of_kept]
-        kept = (first + torch.where(speculative, 1, lengths))[of_kept] + column
+        # In numpy, whose calls cost a fraction of torch's: a step of a few tokens makes dozens of them.
+        first, offset = starts.numpy()[:-1], offsets.numpy()
+        lengths = np.diff(starts.numpy())
+        requests, steps = np.arange(len(first)), np.arange(back)
+        inputs = len(first) * back  # the lined-up row of the first one
+
+        def rows(request: Any, place: Any) -> Any:
+            """Return the lined-up rows of places in ``prior ++ x`` of requests."""
+            return np.where(place < back, request * back, inputs + first[request] - back) + place
+
+        of_token = requests.repeat(lengths)
+        own = np.arange(len(of_token)) - first[of_token]
+        speculative = offset >= 0
+        counts = np.where(speculative, back - 1 + lengths, back)
+        of_kept = requests.repeat(counts)
+        column = np.arange(len(of_kept)) - (counts.cumsum() - counts)[of_kept]
+        read = np.maximum(offset, 0)[:, None] + steps
+        recent = rows(of_token[:, None], own[:, None] + np.arange(back + 1))
+        kept = rows(of_kept, np.where(speculative, 1, lengths)[of_kept] + column)
+        written, columns, kept, recent, read = map(torch.from_numpy, (of_kept, column, kept, recent, read))
         return cls(
-            tokens=torch.arange(len(of_token)) + (of_token + 1) * back,
-            prior=first[:, None] + steps,
-            read=(slots[:, None], offsets.clamp(min=0)[:, None] + steps),
-            fresh=fresh,
-            write=(slots[of_kept], column),
+            recent=recent,
+            read=(slots[:, None], read),
+            fresh=fresh if bool(fresh.any()) else None,
+            write=(slots[written], columns),
             kept=kept,
         )
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder, MultipleOf
 
-from infernix_plugin.model_executor.models.flash_next.selection import every_block, nobody_chooses, tokens_of
+from infernix_plugin.model_executor.models.flash_next.selection import tokens_of
 
 FEW = 8
 """Requests with so many tokens in a step, or with drafts and one more, are done side by side; others one by one."""
@@ -53,8 +54,8 @@ class SparseStep:
         many: the other requests.
         page_size: rows of a page.
         block: tokens of an index block.
-        seen: what ``rows_of`` gives where the queries of ``few`` take all blocks that there are: it is the same for
-            all layers then. None where they have to choose.
+        seen: the rows that the queries of ``few`` see, as from ``rows_of``, where they take all blocks that there are:
+            they are the same for all layers then. None where they have to choose.
     """
 
     slots: Tensor
@@ -83,13 +84,6 @@ class SparseStep:
         page = self.pages.gather(1, (tokens // self.page_size).flatten(1)).view_as(tokens)
         return (page * self.page_size + tokens % self.page_size).flatten(0, 1), counts.flatten(0, 1)
 
-    def choosing(self, k: int) -> SparseStep:
-        """Return this step with ``seen``, if its queries take all blocks where each may take ``k``."""
-        complete = (self.positions + 1) // self.block
-        if not complete.numel() or not nobody_chooses(complete, k):
-            return self
-        return replace(self, seen=self.rows_of(every_block(complete)))
-
 
 class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[misc]
     """Builds ``SparseStep``."""
@@ -110,40 +104,52 @@ class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[m
 
     def build(self, common_prefix_len: int, common_attn_metadata: Any, fast_build: bool = False) -> SparseStep:
         """Lay out the step."""
+        # In numpy, whose calls cost a fraction of torch's: a step of a few tokens makes dozens of them.
         step = common_attn_metadata
-        starts = step.query_start_loc_cpu.long()
-        counts, lengths = starts.diff(), step.seq_lens[: step.num_reqs].long()
-        requests = torch.arange(len(counts)).repeat_interleave(counts)
-        positions = torch.arange(len(requests)) + (lengths - starts[1:])[requests]
+        starts, lengths = (part.numpy() for part in (step.query_start_loc_cpu.long(), step.seq_lens.long()))
+        counts, lengths = np.diff(starts), lengths[: step.num_reqs]
+        requests = np.arange(len(counts)).repeat(counts)
+        positions = np.arange(len(requests)) + (lengths - starts[1:])[requests]
         slots = step.slot_mapping[: len(requests)].long()
-        table = step.block_table_tensor
-        kept = slots >= 0
+        table = step.block_table_tensor[: step.num_reqs].numpy()
+        kept = slots.numpy() >= 0
         closing = ((positions + 1) % self.block == 0) & kept
         is_few = (counts <= self.few) & (counts > 0)
-        widest = int(counts[is_few].max()) if bool(is_few.any()) else 0
-        few = torch.minimum(starts[:-1][is_few, None] + torch.arange(widest), starts[1:][is_few, None] - 1)
+        widest, longest = (int(part[is_few].max(initial=0)) for part in (counts, lengths))
+        few = np.minimum(starts[:-1][is_few, None] + np.arange(widest), starts[1:][is_few, None] - 1)
         many = tuple(
-            Request(start, start + count, length, table[row, : -(-length // self.page_size)].long())
-            for row, (start, count, length) in enumerate(
-                zip(starts[:-1].tolist(), counts.tolist(), lengths.tolist(), strict=True)
-            )
-            if count > self.few
+            Request(int(starts[row]), int(starts[row + 1]), int(lengths[row]), self._pages(table[row], lengths[row]))
+            for row in np.flatnonzero(counts > self.few)
         )
-        longest = int(lengths[is_few].max()) if widest else 0
-        laid_out = SparseStep(
+        pages = self._pages(table[is_few], longest)
+        return SparseStep(
             slots=slots,
-            written=None if bool(kept.all()) else kept.nonzero().flatten(),
-            closing=closing.nonzero().flatten(),
-            starts=positions[closing] + 1 - self.block,
-            few=few,
-            even=few.numel() == len(requests) and not many,
-            positions=positions[few],
-            pages=table[: step.num_reqs][is_few, : -(-longest // self.page_size)].long(),
+            written=None if kept.all() else torch.from_numpy(np.flatnonzero(kept)),
+            closing=torch.from_numpy(np.flatnonzero(closing)),
+            starts=torch.from_numpy(positions[closing] + 1 - self.block),
+            few=torch.from_numpy(few),
+            even=few.size == len(requests) and not many,
+            positions=torch.from_numpy(positions[few]),
+            pages=pages,
             many=many,
             page_size=self.page_size,
             block=self.block,
+            seen=self._seen(positions[few], pages.numpy()),
         )
-        return laid_out.choosing(self.k)
+
+    def _seen(self, positions: Any, pages: Any) -> tuple[Tensor, Tensor] | None:
+        """Return ``SparseStep.seen`` for arrays of the few's positions ``[R, q]`` and pages ``[R, n]``."""
+        if not positions.size or ((positions + 1) // self.block > self.k).any():
+            return None
+        tokens = np.arange(positions.max() + 1)
+        counts = tokens <= positions.reshape(-1, 1)
+        tokens = np.where(counts, tokens, 0)  # what does not count is read all the same
+        rows = np.take_along_axis(pages.repeat(positions.shape[1], axis=0), tokens // self.page_size, axis=1)
+        return torch.from_numpy(rows * self.page_size + tokens % self.page_size), torch.from_numpy(counts)
+
+    def _pages(self, table: Any, length: int) -> Tensor:
+        """Return the pages of a context of ``length`` tokens, int64 ``[..., n]``, off an array ``[..., most]``."""
+        return torch.from_numpy(table[..., : -(-length // self.page_size)].astype(np.int64))
 
 
 class SparseBackend(AttentionBackend):  # type: ignore[misc]
