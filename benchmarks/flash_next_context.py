@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,26 +56,21 @@ def layer(budget: int) -> Any:
     return SparseAttention(vllm_config, "attention").to(torch.bfloat16)
 
 
-def step_of(length: int) -> Any:
+def step_of(length: int, budget: int) -> Any:
     """Return the layout of a step with one token of one request, whose context is ``length`` with it."""
-    from infernix_plugin.model_executor.models.flash_next.sparse_pages import SparseStep
+    from infernix_plugin.model_executor.models.flash_next.sparse_pages import SparseStepBuilder
 
-    position = torch.tensor([length - 1])
-    closing = torch.arange(1) if length % 4 == 0 else torch.empty(0, dtype=torch.long)
-    pages = torch.arange(-(-length // PAGE))[None]
-    return SparseStep(
-        position,
-        None,
-        closing,
-        position - 3,
-        torch.zeros(1, 1, dtype=torch.long),
-        True,
-        position[None],
-        pages,
-        (),
-        PAGE,
-        4,
+    config = SimpleNamespace(indexer_budget=budget, indexer_compress_ratio=4)
+    vllm_config = SimpleNamespace(model_config=SimpleNamespace(hf_text_config=config), num_speculative_tokens=0)
+    builder = SparseStepBuilder(SimpleNamespace(block_size=PAGE), [], vllm_config, torch.device("cpu"))
+    step = SimpleNamespace(
+        num_reqs=1,
+        query_start_loc_cpu=torch.tensor([0, 1]),
+        seq_lens=torch.tensor([length]),
+        slot_mapping=torch.tensor([length - 1]),
+        block_table_tensor=torch.arange(-(-length // PAGE), dtype=torch.int32)[None],
     )
+    return builder.build(0, step)
 
 
 def layers() -> list[tuple[int, float, float]]:
@@ -90,16 +86,16 @@ def layers() -> list[tuple[int, float, float]]:
         rows = torch.randn(max(CONTEXTS), width).to(torch.bfloat16)
         queries, index = torch.randn(1, 24, 256).to(torch.bfloat16), torch.randn(1, 4, 128).to(torch.bfloat16)
         new = torch.randn(1, width).to(torch.bfloat16)
-        both = layer(2048), layer(1 << 20)
+        attentions = {budget: layer(budget) for budget in (2048, 1 << 20)}
         for length in CONTEXTS:
-            laid_out = step_of(length)
 
-            def run(attention: Any, laid_out: Any = laid_out) -> None:
-                step = laid_out.choosing(attention.k)
-                attention._write(rows, new, step)
-                attention._attend(queries, index, rows, step)
+            def run(budget: int, length: int = length) -> None:
+                step = step_of(length, budget)
+                attentions[budget]._write(rows, new, step)
+                attentions[budget]._attend(queries, index, rows, step)
 
-            found.append((length, seconds(lambda: run(both[0])), seconds(lambda: run(both[1]))))
+            chosen, everything = (seconds(partial(run, budget)) for budget in attentions)
+            found.append((length, chosen, everything))
     return found
 
 

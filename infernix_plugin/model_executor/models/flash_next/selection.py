@@ -26,24 +26,14 @@ def best_blocks(queries: Tensor, keys: Tensor, complete: Tensor, k: int) -> Tens
     Returns:
         int64 ``[R, q, min(k, blocks)]``; numbers that are not below ``complete`` stand for none.
     """
-    if nobody_chooses(complete, k):
-        return every_block(complete)
+    if bool((complete <= k).all()):
+        count = int(complete.max()) if complete.numel() else 0
+        return torch.arange(count).expand(*complete.shape, count)
     rows, count, heads, width = queries.shape
     fit = queries.float().flatten(1, 2) @ keys.float().transpose(1, 2)
     scores = fit.relu_().view(rows, count, heads, -1).sum(2).div_(sqrt(width))
     scores.masked_fill_(torch.arange(keys.size(1)) >= complete[..., None], -torch.inf)
     return scores.topk(min(k, keys.size(1)), sorted=False).indices
-
-
-def nobody_chooses(complete: Tensor, k: int) -> bool:
-    """Tell whether each of the queries takes all of the blocks that it may see, ``complete``, int64 ``[R, q]``."""
-    return bool((complete <= k).all())
-
-
-def every_block(complete: Tensor) -> Tensor:
-    """Return what ``best_blocks`` does for such queries, int64 ``[R, q, most of complete]``."""
-    count = int(complete.max()) if complete.numel() else 0
-    return torch.arange(count).expand(*complete.shape, count)
 
 
 def tokens_of(blocks: Tensor, positions: Tensor, size: int) -> tuple[Tensor, Tensor]:
