@@ -62,6 +62,8 @@ class DotProductExperts(CPUUnquantizedExperts):  # type: ignore[misc]
             given: what vLLM hands to experts, by name. With ``apply_router_weight_on_input`` the hidden states have
                 been multiplied by the router's weights already.
         """
+        if not len(given["hidden_states"]):
+            return  # the kernel divides by the number of tokens
         weights = given["topk_weights"]
         if given["apply_router_weight_on_input"]:
             weights = torch.ones_like(weights)
