@@ -85,8 +85,8 @@ def refuse_ignored(given: Mapping[str, Any], read: Iterable[str], own: Collectio
 
 
 def format_of(own: Collection[str]) -> str:
-    """Return which of :data:`FORMATS` an API with these fields has."""
-    held = (form for form in FORMATS if form.partition(".")[0] in own)
+    """Return which of :data:`FORMATS` an API with these fields has, or what it has instead."""
+    held = (form for form in (*FORMATS, "structured_outputs") if form.partition(".")[0] in own)
     return next(held, FORMATS[0])
 
 

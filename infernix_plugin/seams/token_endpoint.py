@@ -18,7 +18,11 @@ def _replace_request(original: Any) -> Any:
     @functools.wraps(original)
     async def serve_tokens(self: Any, request: Any, raw_request: Any = None) -> Any:
         from infernix_plugin.entrypoints import validation
+        from infernix_plugin.entrypoints.token_request import check_body
 
+        if raw_request is not None:
+            body = await raw_request.json()  # which the server has decoded before
+            check_body(body, type(request).model_fields, request.sampling_params.__struct_fields__)
         await validation.validate_options(self.model_config, self.renderer.tokenizer, request.sampling_params)
         return await original(self, request, raw_request)
 
@@ -72,7 +76,7 @@ def _replace_events(original: Any) -> Any:
 REQUEST = Seam(
     module=_MODULE,
     attribute="ServingTokens.serve_tokens",
-    reason="Of a stream, vLLM judges the options when it has begun, and compiles in the event loop.",
+    reason="Of a stream, vLLM judges the options when it has begun, compiles in the event loop, and ignores fields.",
     replace=_replace_request,
     parameters=("self", "request", "raw_request"),
 )

@@ -1,5 +1,6 @@
 """Constraints that vLLM would ignore are refused in every API; other unknown fields are none of our business."""
 
+import dataclasses
 from typing import get_type_hints
 
 import pytest
@@ -13,6 +14,7 @@ from vllm.exceptions import VLLMValidationError
 from infernix_plugin.entrypoints.ignored_fields import _HOLDERS, refuse_ignored
 from infernix_plugin.entrypoints.messages import carry_over
 from infernix_plugin.entrypoints.structured_outputs import KINDS, OPTIONS, check_messages_fields
+from infernix_plugin.entrypoints.token_request import check_body
 from infernix_plugin.entrypoints.validation import refuse_conflicts
 
 MESSAGES = [{"role": "user", "content": "q"}]
@@ -325,3 +327,45 @@ def test_a_batch_of_chats_reads_what_vllm_wrote_down():
     )
     with pytest.raises(VLLMValidationError, match="has no schema"):
         refuse_conflicts(request)
+
+
+def tokens(**fields):
+    from vllm import SamplingParams
+    from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
+
+    body = {"token_ids": [1], "sampling_params": {}, **fields}
+    return check_body(body, GenerateRequest.model_fields, SamplingParams.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("fields", "place", "hint"),
+    [
+        ({"structured_outputs": REGEX}, "structured_outputs", "It belongs inside sampling_params."),
+        ({"max_tokens": 5}, "max_tokens", "It belongs inside sampling_params."),
+        ({"response_format": OBJECT}, "response_format", "Its name here is structured_outputs."),
+        ({"regex": "a"}, "regex", 'It is a key of structured_outputs: {"regex": ...}.'),
+        ({"guided_json": {}}, "guided_json", 'It is said as structured_outputs: {"json": ...}.'),
+        ({"structured_output": REGEX}, "structured_output", "Did you mean structured_outputs?"),
+    ],
+)
+def test_tokens_in_and_out(fields, place, hint):
+    found, text = refused(tokens, **fields)
+    assert (found, text.partition("Hint: ")[2]) == (place, hint)
+    if "sampling_params" not in hint:
+        found, text = refused(tokens, sampling_params=fields)
+        assert (found, text.partition("Hint: ")[2]) == (f"sampling_params.{place}", hint)
+
+
+def test_what_tokens_in_and_out_take():
+    from vllm import SamplingParams
+    from vllm.sampling_params import StructuredOutputsParams
+
+    given = StructuredOutputsParams(regex="a")
+    every = dict.fromkeys(SamplingParams.__struct_fields__) | {"max_tokens": 5, "stop": ["x"], "anything": 1}
+    tokens(sampling_params={**every, "structured_outputs": dataclasses.asdict(given)}, request_id="x", anything=[1])
+    tokens(sampling_params=SamplingParams(structured_outputs=given))
+    found, text = refused(tokens, sampling_params={"structured_outputs": {"regex": "a", "regx": 1}})
+    assert (found, text.partition("Hint: ")[2]) == (
+        "sampling_params.structured_outputs.regx",
+        "Did you mean regex?",
+    )

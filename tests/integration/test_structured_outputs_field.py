@@ -3,11 +3,14 @@
 import importlib
 import inspect
 import json
+import re
+from pathlib import Path
 
 import pytest
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
+from infernix_plugin.entrypoints.response_formats import TYPES as TYPES_OF
 from infernix_plugin.entrypoints.structured_outputs import check_field, check_messages_fields
 from infernix_plugin.errors import InvalidGrammar
 from infernix_plugin.seams import anthropic_messages
@@ -245,3 +248,13 @@ def test_every_request_reads_it(seam, monkeypatch):
     finally:
         holder.__pydantic_decorators__.model_validators[method].func = before
         holder.model_rebuild(force=True)
+
+
+def test_the_readme_names_the_types_of_response_formats():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    said = readme[readme.index("`response_format`, in") :].partition("A whole program")[0]
+    chat, responses, messages = said.split(";")
+    for part, types in ((chat, TYPES_OF["response_format"]), (messages, TYPES_OF["output_config.format"])):
+        assert [name for name in re.findall(r"`(\w+)`", part) if name != "response_format"] == list(types)
+    assert TYPES_OF["text.format"] == TYPES_OF["response_format"][:3]
+    assert "`text.format` of Responses the first\nthree" in responses

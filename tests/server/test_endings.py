@@ -210,6 +210,9 @@ def test_a_constraint_that_is_refused_is_a_400_and_no_output(tiny_server, log, e
         ended = send(tiny_server.url, endpoint, structured, stream=stream)
         assert (ended.status, ended.choices) == (400, {})
         assert ended.error["message"]
+    ignored = send(tiny_server.url, endpoint, {"choice": ["red"]}, stream=stream, regex="z")  # beside what holds it
+    assert (ignored.status, ignored.choices) == (400, {})
+    assert "It is a key of structured_outputs" in ignored.error["message"]
     log(0)
 
 
