@@ -6,9 +6,10 @@ may be done in one that has nobody to serve.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from infernix_plugin.errors import ConflictingConstraints, ConstraintTooLarge
 from infernix_plugin.framing.phases import CONTENT, Framing
@@ -25,6 +26,9 @@ from infernix_plugin.matching.collector import collection_paused
 from infernix_plugin.matching.companions.argument_names import DistinctNames
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, Source, as_terminal
+from infernix_plugin.matching.tag_formats import check_members
+from infernix_plugin.matching.tag_schemas import with_own_schemas
+from infernix_plugin.matching.tag_terminals import tag_grammar
 from infernix_plugin.matching.terminals import restrict_terminals
 from infernix_plugin.matching.turns import short_turns
 
@@ -37,7 +41,7 @@ class Job:
         content: what content has to be; beside ``contract``, an answer that is no call.
         contract: the tools and the policy.
         framing: what stands before both.
-        structural_tag: JSON text of xgrammar's; then there is nothing else.
+        structural_tag: JSON text; then there is nothing else.
     """
 
     content: OutputConstraint | None = None
@@ -95,7 +99,7 @@ class LocalPlanner:
         """Work out a plan; see :class:`Planner`."""
         with budget.limit(self._seconds, self.clock), collection_paused(), short_turns():
             if job.structural_tag is not None:
-                return self._structural_tag(job.structural_tag)
+                return self._structural_tag(job.structural_tag, spare)
             if job.contract is not None:
                 return self._calls(job.contract, job, spare)
             assert job.content is not None
@@ -117,11 +121,26 @@ class LocalPlanner:
         names = DistinctNames(free, tokens.opening, job.framing.close_id) if free else None
         return Plan(self._engines.source(framed, spare=spare), framed.unique, names)
 
-    def _structural_tag(self, text: str) -> Plan:
+    def _structural_tag(self, text: str, spare: bool) -> Plan:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > (limit := self._options.max_grammar_bytes):
             raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
-        return Plan(self._engines.xgrammar.native_structural_tag(text))
+        try:
+            tag = json.loads(text)
+            check_members(tag["format"])
+        except (ValueError, TypeError, KeyError, RecursionError):  # xgrammar says what is wrong
+            return Plan(self._engines.xgrammar.native_structural_tag(text))
+        own = None if spare else self._own_tag(tag["format"])
+        if own is not None:
+            return Plan(own)
+        budget.checkpoint()
+        return Plan(self._engines.xgrammar.native_structural_tag(with_own_schemas(tag, self._options)))
+
+    def _own_tag(self, form: Any) -> Source | None:
+        """What runs the format of a tag as a grammar of this package; ``None`` if it is left to xgrammar."""
+        read = tag_grammar(form, self._options)
+        budget.checkpoint()
+        return None if read is None else self._engines.tag_source(read)
 
     def _restricted(self, built: Grammar, constraint: OutputConstraint) -> Grammar:
         return restrict_terminals(built, self._domain, lambda token: self._place_of(token, constraint))

@@ -115,7 +115,7 @@ def packed_plan(plan: Plan) -> Frames:
         if len(rules) > MAX_RULES_BYTES:
             rules = b""
         header |= {"root": source.grammar.root}
-    header |= {"has_spare": source.has_spare}
+    header |= {"has_spare": source.has_spare, "spelled": source.spelled}
     return [_packed(header), source.text.encode(), rules]
 
 
@@ -123,13 +123,13 @@ def unpacked_plan(frames: Frames, engines: Engines) -> Plan:
     """Inverse of :func:`packed_plan`, over the engines that will run it."""
     header, text, made = json.loads(frames[0]), frames[1].decode(), frames[2]
     source: Source
-    if "spelled" in header:
+    if "cached" in header:
         how = {"spelled": header["spelled"], "cached": header["cached"]}
         xgrammar = engines.xgrammar
         source = xgrammar.unpacked(made.decode(), text, **how) if made else xgrammar.again(text, **how)
     else:
         grammar = Grammar(unpacked_rules(json.loads(made)), header["root"]) if made else None
-        source = Lark(text, grammar, header["has_spare"])
+        source = Lark(text, grammar, header["has_spare"], header["spelled"])
     names = header["names"]
     return Plan(
         source,

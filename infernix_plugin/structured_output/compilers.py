@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from typing import Any
 
-from infernix_plugin.errors import InvalidContinuation, excerpt
+from infernix_plugin.errors import ConstraintError, InvalidContinuation, excerpt
 from infernix_plugin.framing.branch import BranchObserver
 from infernix_plugin.framing.continuation import as_tokens
 from infernix_plugin.framing.phases import CONTENT, Framing, prompt_framing, read_by_parser
@@ -121,7 +121,11 @@ class RequestCompiler:
         compiler = self.compiler
         framing = self.framing(asked, prompt_token_ids, delegated=delegated)
         if isinstance(asked, StructuralTag):
-            return compiler.prepare_structural_tag(asked.after(framing).text)
+            try:
+                return compiler.prepare_structural_tag(asked.after(framing).text)
+            except ConstraintError as error:
+                error.location = asked.place(error.location, framing)
+                raise
         match asked:
             case FramedOutput(ToolContract() as contract, content):
                 return compiler.prepare_tools(contract, content, framing=framing)

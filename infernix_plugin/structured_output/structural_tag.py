@@ -1,4 +1,4 @@
-"""Structural tags and Lark grammars, which users and tool parsers of vLLM send: xgrammar defines their meaning."""
+"""Structural tags and Lark grammars, which users and tool parsers of vLLM send; their meaning is that of xgrammar."""
 
 from __future__ import annotations
 
@@ -38,6 +38,12 @@ class StructuralTag:
             json.loads(self.text)["format"],
         ]
         return _tag({"type": "sequence", "elements": elements})
+
+    def place(self, location: str | None, framing: Framing) -> str | None:
+        """Return where in this tag that is which is at ``location`` in the one of :meth:`after`."""
+        if location is None or framing.close_id is None:
+            return location
+        return location.replace("#/format/elements/3", "#/format", 1)
 
 
 def from_json(text: str) -> StructuralTag:

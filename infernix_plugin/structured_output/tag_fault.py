@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, get_args
+from typing import Any
 
 from infernix_plugin.errors import InvalidGrammar, bounded, excerpt
 from infernix_plugin.matching.engines.xgrammar import REFUSED, reason_of
+from infernix_plugin.matching.tag_formats import listed, members, parts
 from infernix_plugin.structured_output.structural_tag import TYPE, present_form
 
 MOST_TRIED = 1000
@@ -95,7 +96,7 @@ def _refused_part(form: Any, reason: str) -> tuple[str, Any]:
 def _fault_in(place: str, form: Any, reason: str) -> InvalidGrammar:
     if not isinstance(form, Mapping):
         return _no_object("format", place, form)
-    kind, known = str(form.get("type")), _types()
+    kind, known = str(form.get("type")), list(members())
     if "type" not in form:
         return InvalidGrammar("A format has no type.", location=place, hint=f"Its types are {', '.join(known)}.")
     if kind not in known:
@@ -109,23 +110,9 @@ def _fault_in(place: str, form: Any, reason: str) -> InvalidGrammar:
 
 def _formats(pointer: str, form: Any) -> Iterator[tuple[str, Any]]:
     """Yield the formats of a format with their JSON Pointers, in the order of the text, the inner ones first."""
-    for key, part in _parts(form):
+    for key, part in parts(form) if isinstance(form, Mapping) else ():
         yield from _formats(f"{pointer}/{key}", part)
     yield pointer, form
-
-
-def _parts(form: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(form, Mapping):
-        return
-    if "content" in form:
-        yield "content", form["content"]
-    for name in ("elements", "tags"):
-        for index, part in enumerate(_list(form, name)):
-            implied = {"type": "tag"} if name == "tags" and isinstance(part, Mapping) else {}
-            yield f"{name}/{index}", {**implied, **part} if implied else part
-    for index, rule in enumerate(_list(form, "rules")):
-        if isinstance(rule, list) and len(rule) == 2:
-            yield f"rules/{index}/1", rule[1]
 
 
 def _alone(form: Any) -> Any:
@@ -135,19 +122,14 @@ def _alone(form: Any) -> Any:
     alone = dict(form)
     if "content" in form:
         alone["content"] = _FILLER
-    if _list(form, "elements"):
+    if listed(form, "elements"):
         alone["elements"] = [_FILLER for _ in form["elements"]]
-    if _list(form, "tags"):
+    if listed(form, "tags"):
         alone["tags"] = [_alone(tag) for tag in form["tags"]]
-    if _list(form, "rules"):
+    if listed(form, "rules"):
         rules = form["rules"]
         alone["rules"] = [[rule[0], _FILLER] if isinstance(rule, list) and len(rule) == 2 else rule for rule in rules]
     return alone
-
-
-def _list(form: Mapping[str, Any], name: str) -> list[Any]:
-    value = form.get(name)
-    return value if isinstance(value, list) else []
 
 
 def _refusal(form: Any) -> str | None:
@@ -159,11 +141,3 @@ def _refusal(form: Any) -> str | None:
     except (RuntimeError, ValueError, RecursionError) as error:
         return reason_of(error)
     return None
-
-
-def _types() -> list[str]:
-    """Return the types of formats that xgrammar knows."""
-    from xgrammar import structural_tag
-
-    annotated = get_args(structural_tag.Format)
-    return [get_args(model.model_fields["type"].annotation)[0] for model in get_args(annotated[0])]

@@ -33,8 +33,10 @@ from infernix_plugin.grammar.ir import (
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.matching import CompiledGrammar, MaskState, TokenDomain
 from infernix_plugin.matching.engines import llguidance
-from infernix_plugin.matching.engines.lexing import _ambiguity_of_others, ambiguity
+from infernix_plugin.matching.engines.lexing import ambiguity
+from infernix_plugin.matching.engines.lexing.joints import Joints
 from infernix_plugin.matching.engines.lexing.json_tokens import piece_symbol, symbols_of
+from infernix_plugin.matching.engines.lexing.proof import joints_ambiguity
 from infernix_plugin.matching.engines.lexing.token_kinds import only_json_tokens
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.meter import Allowance
@@ -232,7 +234,7 @@ def test_what_is_enough_for_json_is_enough(root: Node, part: Node) -> None:
     """The short proof holds only where the long one does, through repetition, recursion and empty parts."""
     grammar = Grammar({"root": root, "part": alt(part, STRING)})
     if only_json_tokens(grammar.rules):
-        assert _ambiguity_of_others(grammar, DOMAIN) is None
+        assert joints_ambiguity(Joints(grammar), DOMAIN) is None
 
 
 @pytest.mark.parametrize(
@@ -306,8 +308,9 @@ def test_a_session_outlives_an_error_in_the_lexer_it_shares(monkeypatch: pytest.
 def test_other_terminals_stand_together_if_none_begins_another():
     apart = Grammar({"root": seq(alt(Lexeme(Literal("<a b>")), Lexeme(Literal("<a c>"))), Lexeme(Literal("</ d>")))})
     assert ambiguity(apart, DOMAIN) is None
-    begun = Grammar({"root": alt(Lexeme(Literal("<a b>")), Lexeme(Literal("<a b> c")))})
-    assert ambiguity(begun, DOMAIN) is not None
+    begun = alt(Lexeme(Literal("<a b>")), Lexeme(Literal("<a b> c")))
+    assert ambiguity(Grammar({"root": seq(begun, Lexeme(Literal("</ d>")))}), DOMAIN) is not None
+    assert ambiguity(Grammar({"root": begun}), DOMAIN) is None, "nothing follows"
     line = Lexeme(seq(Literal("<"), repeat(chars("ab ")), Literal(">")))
     assert ambiguity(Grammar({"root": alt(line, Lexeme(Literal("</ d>")))}), DOMAIN) is None
     assert ambiguity(Grammar({"root": alt(line, Lexeme(Literal("<a b>")))}), DOMAIN) is not None

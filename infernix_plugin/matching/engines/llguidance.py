@@ -54,14 +54,16 @@ these. More sets take longer to index, which a start of the engine waits for."""
 class LlguidanceEngine:
     """Compiles grammars with llguidance, on the calling thread."""
 
-    def __init__(self, domain: TokenDomain, allowance: Allowance) -> None:
+    def __init__(self, domain: TokenDomain, allowance: Allowance, *, spelled: bool = False) -> None:
         """Bind to a vocabulary, which is indexed on first use.
 
         Args:
             domain: the vocabulary.
             allowance: what the masks of each request may take.
+            spelled: whether control tokens also match by their spelling.
         """
         self._domain = domain
+        self._spelled = spelled
         self._allowance = allowance
         self._lock = threading.Lock()
         self._vocabulary: Any = None
@@ -105,7 +107,7 @@ class LlguidanceEngine:
             if self._vocabulary is None:
                 from llguidance import LLTokenizer
 
-                pieces = _Pieces(self._domain)
+                pieces = _Pieces(self._domain, self._spelled)
                 self._vocabulary = LLTokenizer(pieces, eos_token=pieces.eos_token_id, slices=_SLICES)
             return self._vocabulary
 
@@ -120,8 +122,8 @@ class _Pieces:
     is_tokenizer_wrapper = True  # what llguidance looks for
     bos_token_id: int | None = None
 
-    def __init__(self, domain: TokenDomain) -> None:
-        self.tokens = [_piece(domain, token) for token in range(domain.vocab_size)]
+    def __init__(self, domain: TokenDomain, spelled: bool) -> None:
+        self.tokens = [_piece(domain, token, spelled) for token in range(domain.vocab_size)]
         self.tokens += [b"" if byte == _SPECIAL[0] else bytes([byte]) for byte in range(256)]
         self.tokens.append(_SPECIAL + b"end")
         self.eos_token_id = len(self.tokens) - 1
@@ -131,13 +133,13 @@ class _Pieces:
         raise RuntimeError("llguidance asked for a tokenisation, which only forcing needs")
 
 
-def _piece(domain: TokenDomain, token: int) -> bytes:
+def _piece(domain: TokenDomain, token: int, spelled: bool) -> bytes:
     piece = domain.token_bytes(token)
     match domain.token_class(token):
-        case TokenClass.TEXT:
-            return _SPECIAL + piece if piece.startswith(_SPECIAL) else piece
-        case TokenClass.CONTROL:
+        case TokenClass.CONTROL if not spelled:
             return _SPECIAL + piece
+        case TokenClass.TEXT | TokenClass.CONTROL:
+            return _SPECIAL + piece if piece.startswith(_SPECIAL) else piece
         case _:
             return b""
 

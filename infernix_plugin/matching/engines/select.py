@@ -38,9 +38,10 @@ from infernix_plugin.grammar.ir import (
     walk,
 )
 from infernix_plugin.grammar.options import GrammarOptions
-from infernix_plugin.matching.domain import TokenDomain
+from infernix_plugin.grammar.structural_tag import TagGrammar
+from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.base import EngineGrammar
-from infernix_plugin.matching.engines.lexing import ambiguity
+from infernix_plugin.matching.engines.lexing import ambiguity, frame_ambiguity, plain_value
 from infernix_plugin.matching.engines.llguidance import LlguidanceEngine
 from infernix_plugin.matching.engines.meter import Allowance
 from infernix_plugin.matching.engines.xgrammar import Native, XgrammarEngine
@@ -63,11 +64,13 @@ class Lark:
         text: in its notation.
         grammar: what the text was made of, ``None`` if its masks are not to be remembered.
         has_spare: whether xgrammar may run it if llguidance does not.
+        spelled: whether it is of a structural tag, beside which control tokens also match by their spelling.
     """
 
     text: str
     grammar: Grammar | None
     has_spare: bool
+    spelled: bool = False
 
 
 Source = Lark | Native
@@ -83,6 +86,8 @@ class Engines:
         allowance = Allowance(options.max_mask_seconds, options.max_excess_seconds)
         self.xgrammar = XgrammarEngine(domain, cache_bytes=cache_bytes, allowance=allowance)
         self.llguidance = LlguidanceEngine(domain, allowance)
+        has_control = bool(domain.ids_of_class(TokenClass.CONTROL))
+        self._spelled = LlguidanceEngine(domain, allowance, spelled=True) if has_control else self.llguidance
         self._terminals = Terminals(Memory(cache_bytes // 4))
 
     def compile(self, grammar: Grammar) -> EngineGrammar:
@@ -131,6 +136,22 @@ class Engines:
                 raise UnsupportedSchema(f"an intersection or a negation cannot be enforced exactly: {obstacle}")
         return self.xgrammar.native(grammar)
 
+    def tag_source(self, tag: TagGrammar) -> Lark | None:
+        """What llguidance runs for a structural tag; ``None`` if it cannot run it exactly, or the tag is too large."""
+        plain: dict[int, Node | None] = {}
+        for value in tag.values.values():
+            if id(value) not in plain:
+                plain[id(value)] = plain_value(value.rules, value.root)
+        values = {name: found for name, value in tag.values.items() if (found := plain[id(value)]) is not None}
+        if len(values) < len(tag.values) or frame_ambiguity(tag.frame, values, self._domain) is not None:
+            return None
+        try:
+            return Lark(self.llguidance.text(tag.whole()), None, has_spare=True, spelled=True)
+        except CompileTimeout:
+            raise
+        except ConstraintTooLarge:
+            return None
+
     def made(self, source: Source) -> EngineGrammar:
         """What runs a source.
 
@@ -139,7 +160,7 @@ class Engines:
         """
         if isinstance(source, Native):
             return self.xgrammar.made(source)
-        made = self.llguidance.made(source.text)
+        made = (self._spelled if source.spelled else self.llguidance).made(source.text)
         if source.grammar is None:
             return made
         return RememberedGrammar(made, source.grammar, self._domain, self._terminals)

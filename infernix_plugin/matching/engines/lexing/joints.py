@@ -41,6 +41,9 @@ from infernix_plugin.matching.engines.lexing.json_tokens import (
     symbols_of,
 )
 
+_Zone = tuple[int, bool]
+"""Where in the grammar a symbol stands: see :func:`_zones`, and whether that is in a value."""
+
 
 class _Span(NamedTuple):
     """The symbols a node's texts can begin and end with, as sets of bits, and whether it matches the empty text."""
@@ -74,19 +77,22 @@ class Joints:
         others: the symbols that are text, but not one JSON token.
     """
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, values: frozenset[str] = frozenset()) -> None:
+        """Read a grammar, in which ``values`` are rules that stand for JSON values."""
         self._rules = grammar.rules
         self._spans = dict.fromkeys(self._rules, _NOTHING)
         self._symbols: list[Symbol] = []
-        self._zones = _zones(self._rules)
-        self._zone = 0
-        self._numbers: dict[tuple[int, Symbol], int] = {}
+        zones = _zones(self._rules)
+        self._zones = {name: (zones.get(name, 0), name in values) for name in self._rules}
+        self._zone = 0, False
+        self._numbers: dict[tuple[_Zone, Symbol], int] = {}
         self._of_kind = dict.fromkeys(Cut, 0)
+        self._equal: dict[Symbol, int] = {}
         self._after: list[int] = []
         self._joined: set[tuple[int, int]] = set()
-        self._known: dict[tuple[int, int], _Span] = {}
+        self._known: dict[tuple[_Zone, int], _Span] = {}
         self._items: dict[int, Node] = {}
-        self.token_sets = self.others = 0
+        self.token_sets = self.others = self._in_values = 0
         uses = {name: dict.fromkeys(references(body)) for name, body in self._rules.items()}
         for group in components(uses):
             recursive = len(group) > 1 or group[0] in uses[group[0]]
@@ -111,17 +117,27 @@ class Joints:
             self._may_begin_with(number, kind) for number in bits(followers & self.others)
         )
 
+    def may_be_in_a_value(self, allowed: int) -> bool:
+        """Whether a JSON token outside of values may begin as a value that is allowed with it."""
+        frame = allowed & ~self._in_values & ~self.others & ~self.token_sets
+        return bool(allowed & self._in_values) and any(
+            _may_begin_a_value(self._symbols[number]) for number in bits(frame)
+        )
+
     def are_told_apart(self, texts: int) -> bool:
         """Whether it is proven that no text of one of the symbols is a text of another, or the beginning of a text.
 
-        Two JSON tokens need no proof here: see :meth:`can_grow`.
+        Two JSON tokens need no proof here: see :meth:`can_grow`. Nor does what nothing follows, if it goes on where
+        another one could end.
         """
         others = texts & self.others
         if any(number not in self._items for number in bits(others)):
             return False
         if any(self._may_begin_alike(one, other) for one in bits(texts & ~others) for other in bits(others)):
             return False
-        return _are_prefix_free(tuple(self._items[number] for number in bits(others)))
+        open_ended = tuple(self._items[number] for number in bits(others) if self._after[number])
+        final = tuple(self._items[number] for number in bits(others) if not self._after[number])
+        return _are_prefix_free(open_ended) and _begin_none_of(open_ended, final)
 
     def _may_begin_alike(self, token: int, other: int) -> bool:
         """Whether a JSON token and a text that is none may begin with the same character."""
@@ -147,7 +163,7 @@ class Joints:
         for allowed in budget.drained(pending):
             yield allowed
             alike = [allowed & self._of_kind[kind] for kind in (Cut.STRING, Cut.WORD, Cut.BLANK)]
-            alike += (1 << number for number in bits(allowed & ~reduce(or_, alike)))
+            alike += (allowed & self._equal[self._symbols[number]] for number in bits(allowed & ~reduce(or_, alike)))
             for following in map(self._followers, alike):
                 if following not in seen:
                     seen.add(following)
@@ -161,7 +177,7 @@ class Joints:
         """One round over mutually recursive rules; whether another is needed."""
         before = [self._spans[name] for name in group]
         for name in group:
-            self._zone = self._zones.get(name, 0)
+            self._zone = self._zones[name]
             self._spans[name] = self._span(self._rules[name])
         return before != [self._spans[name] for name in group]
 
@@ -237,6 +253,9 @@ class Joints:
                 self._symbols.append(symbol)
                 self._after.append(0)
                 self._of_kind[symbol.kind] |= 1 << number
+                if self._zone[1]:
+                    self._in_values |= 1 << number
+                self._equal[symbol] = self._equal.get(symbol, 0) | 1 << number
                 if isinstance(symbol.mark, TokenSet):
                     self.token_sets |= 1 << number
                 elif symbol.kind is Cut.NEITHER:
@@ -261,6 +280,13 @@ class Joints:
             self._joined.add((before, after))
             for number in bits(before):
                 self._after[number] |= after
+
+
+def _may_begin_a_value(token: Symbol) -> bool:
+    """Whether a JSON value may begin with a JSON token."""
+    if token.kind is Cut.PUNCTUATION:
+        return token.mark in (None, "{", "[")
+    return token.kind is not Cut.BLANK
 
 
 def _zones(rules: Mapping[str, Node]) -> dict[str, int]:
@@ -321,5 +347,16 @@ def _are_prefix_free(languages: tuple[Node, ...]) -> bool:
         return Intersection([seq(union, repeat(ANY_CHAR, 1)), union]).is_empty() and all(
             Intersection(pair).is_empty() for pair in combinations(languages, 2)
         )
+    except Undecided:
+        return False
+
+
+@lru_cache(maxsize=256)
+def _begin_none_of(languages: tuple[Node, ...], others: tuple[Node, ...]) -> bool:
+    """Whether it is proven that no text of the languages is the beginning, or all, of a text of the others."""
+    if not languages or not others:
+        return True
+    try:
+        return Intersection([seq(alt(*languages), repeat(ANY_CHAR)), alt(*others)]).is_empty()
     except Undecided:
         return False

@@ -29,6 +29,21 @@ def only_json_tokens(rules: Mapping[str, Node]) -> bool:
 
     If so, no more needs to be known; if not, longest-match lexing may be exact for another reason.
     """
+    return _faces(rules) is not None
+
+
+def kinds_around(rules: Mapping[str, Node], name: str) -> tuple[int, int] | None:
+    """The kinds of tokens that the texts of a rule begin with, and those that they end with, as sets of bits.
+
+    ``None`` if not all terminals are JSON tokens, or one of the texts is empty.
+    """
+    faces = _faces(rules)
+    if faces is None or faces[name] & _NO_TOKEN:
+        return None
+    return faces[name] >> _FIRST & _FACE, faces[name] >> _LAST & _FACE
+
+
+def _faces(rules: Mapping[str, Node]) -> dict[str, int] | None:
     faces = dict.fromkeys(rules, 0)
     uses = {name: references(body) for name, body in rules.items()}
     try:
@@ -42,8 +57,8 @@ def only_json_tokens(rules: Mapping[str, Node]) -> bool:
                     faces[name] = _face(rules[name], faces)
                 changed = recursive and before != [faces[name] for name in group]
     except (_NotOnlyTokensError, RecursionError):
-        return False
-    return True
+        return None
+    return faces
 
 
 def _face(node: Node, faces: Mapping[str, int]) -> int:

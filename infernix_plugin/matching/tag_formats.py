@@ -1,0 +1,63 @@
+"""The formats of structural tags that xgrammar knows, and the members that each of them has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, get_args
+
+from infernix_plugin.errors import InvalidGrammar, excerpt
+
+
+def check_members(form: Any, place: str = "#/format") -> None:
+    """Refuse members that a format does not have, which xgrammar would pass over.
+
+    Raises:
+        InvalidGrammar: there is one; the location is a JSON Pointer into the tag.
+    """
+    for pointer, part in formats(place, form):
+        kind = str(part.get("type"))
+        known = members().get(kind)
+        unknown = next((name for name in part if known is not None and name not in known), None)
+        if unknown is None or known is None:
+            continue
+        meant = get_close_matches(unknown, known, n=1)
+        hint = f"Did you mean {meant[0]}?" if meant else f"It has {', '.join(sorted(known))}."
+        raise InvalidGrammar(f"A format {kind} has no member {excerpt(unknown)}.", location=pointer, hint=hint)
+
+
+def formats(place: str, form: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every format inside a format with its JSON Pointer, the outer ones first."""
+    if isinstance(form, Mapping):
+        yield place, form
+        for key, part in parts(form):
+            yield from formats(f"{place}/{key}", part)
+
+
+def parts(form: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the formats that a format directly holds with the ends of their JSON Pointers; tags have their type."""
+    if "content" in form:
+        yield "content", form["content"]
+    for name in ("elements", "tags"):
+        for index, part in enumerate(listed(form, name)):
+            implied = {"type": "tag"} if name == "tags" and isinstance(part, Mapping) else {}
+            yield f"{name}/{index}", {**implied, **part} if implied else part
+    for index, rule in enumerate(listed(form, "rules")):
+        if isinstance(rule, list) and len(rule) == 2:
+            yield f"rules/{index}/1", rule[1]
+
+
+@cache
+def members() -> dict[str, frozenset[str]]:
+    """The types of formats, and the members of each."""
+    from xgrammar import structural_tag
+
+    models = get_args(get_args(structural_tag.Format)[0])
+    return {get_args(one.model_fields["type"].annotation)[0]: frozenset(one.model_fields) for one in models}
+
+
+def listed(form: Mapping[str, Any], name: str) -> list[Any]:
+    """A member of a format that is a list; an empty one if it is none."""
+    value = form.get(name)
+    return value if isinstance(value, list) else []
