@@ -49,12 +49,11 @@ from infernix_plugin.errors import (
 )
 from infernix_plugin.grammar import interest
 from infernix_plugin.matching.cache import Outcome
-from infernix_plugin.matching.engines.xgrammar import REFUSED
 from infernix_plugin.observation.metrics import metrics
 from infernix_plugin.structured_output.compilers import COMPILING_THREADS, RequestCompiler, compiler_for
 from infernix_plugin.structured_output.framed_output import FramedOutput
 from infernix_plugin.structured_output.structural_tag import StructuralTag
-from infernix_plugin.structured_output.tag_fault import fault_of
+from infernix_plugin.structured_output.tag_fault import fault_behind
 from infernix_plugin.structured_output.translation import BACKEND, DELEGATED, Asked, asked_of, field_of
 
 logger = logging.getLogger(__name__)
@@ -248,8 +247,7 @@ def _explained(params: Any) -> Iterator[None]:
     except InvalidGrammar as error:
         if params.structural_tag is None or params._backend is not None:
             raise
-        said, _, reason = error.message.partition(": ")
-        fault = fault_of(params.structural_tag, reason if said == REFUSED else None)
+        fault = fault_behind(error, params.structural_tag)
         if fault is None:
             raise
         raise fault from error

@@ -40,6 +40,12 @@ def fault_of(text: str, reason: str | None = None) -> InvalidGrammar | None:
     return shape_fault(tag) or _content_fault(tag, reason)
 
 
+def fault_behind(error: InvalidGrammar, text: str) -> InvalidGrammar | None:
+    """Say where the JSON text of a structural tag is wrong, given the error that compiling it ended with."""
+    said, _, reason = error.message.partition(": ")
+    return fault_of(text, reason if said == REFUSED else None)
+
+
 def shape_fault(tag: Any) -> InvalidGrammar | None:
     """Say what is wrong with the outer form of a tag, without looking into formats and schemas."""
     if not isinstance(tag, Mapping):

@@ -12,15 +12,16 @@ from infernix_plugin.entrypoints.check.instance import legal_tokens, refusal_of
 from infernix_plugin.entrypoints.check.kind import Kind
 from infernix_plugin.entrypoints.check.report import InstanceReport, Report, problem_of
 from infernix_plugin.entrypoints.check.respelling import respelled
-from infernix_plugin.entrypoints.check.source import STDIN, kind_of, read_bytes, read_constraint
+from infernix_plugin.entrypoints.check.source import STDIN, constraint_of, kind_of, read_bytes, read_text
 from infernix_plugin.entrypoints.check.validity import schema_valid
 from infernix_plugin.entrypoints.check.vocabulary import Vocabulary, load_vocabulary
-from infernix_plugin.errors import ConstraintError, SettingsError
+from infernix_plugin.errors import ConstraintError, InvalidGrammar, SettingsError
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.compiler import Preparation
 from infernix_plugin.structured_output.structural_tag import StructuralTag
+from infernix_plugin.structured_output.tag_fault import fault_behind
 
 Constraint = OutputConstraint | StructuralTag
 
@@ -50,11 +51,12 @@ def check(options: CheckOptions) -> Report:
     vocabulary = load_vocabulary(options.tokenizer)
     domain = vocabulary.domain
     report = Report(kind.value, vocabulary.name, domain.vocab_size, supported=True)
+    text = read_text(options.source)
     try:
-        constraint = read_constraint(options.source, kind)
+        constraint = constraint_of(options.source, text, kind)
         prepared = _prepare(domain, constraint, own)
     except ConstraintError as error:
-        return replace(report, supported=False, error=problem_of(error))
+        return replace(report, supported=False, error=problem_of(_explained(error, text, kind)))
     compiled = prepared.compiled
     return replace(
         report,
@@ -67,6 +69,13 @@ def check(options: CheckOptions) -> Report:
         grammar=compiled.grammar_text() if options.show_grammar else None,
         instance=None if instance is None else _instance(compiled, vocabulary, constraint, instance),
     )
+
+
+def _explained(error: ConstraintError, text: str, kind: Kind) -> ConstraintError:
+    """The error with the place in a structural tag that it is about, if there is one."""
+    if kind is not Kind.STRUCTURAL_TAG or not isinstance(error, InvalidGrammar):
+        return error
+    return fault_behind(error, text) or error
 
 
 def _settings() -> settings.Settings:

@@ -12,3 +12,4 @@ class Kind(StrEnum):
     JSON_SCHEMA = "json_schema"
     REGEX = "regex"
     CHOICE = "choice"
+    STRUCTURAL_TAG = "structural_tag"

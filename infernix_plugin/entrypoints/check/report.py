@@ -13,7 +13,10 @@ from infernix_plugin.grammar.ir import Remark
 
 @dataclass(frozen=True)
 class Problem:
-    """A :class:`~infernix_plugin.errors.ConstraintError`; ``keyword`` is set for JSON schemas only."""
+    """A :class:`~infernix_plugin.errors.ConstraintError`.
+
+    ``keyword`` is one of a JSON Schema, or a member of a structural tag; other kinds have none.
+    """
 
     type: str
     message: str

@@ -10,6 +10,7 @@ import typer
 
 from infernix_plugin.entrypoints.check.kind import Kind
 from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.structured_output import structural_tag
 from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import grammar_of
 
@@ -33,14 +34,27 @@ def kind_of(source: str, kind: Kind | None) -> Kind:
     return inferred
 
 
-def read_constraint(source: str, kind: Kind) -> OutputConstraint | StructuralTag:
-    """Read a constraint as the server does. One line end at the end of a regex belongs to the file, not to the pattern.
+def read_text(source: str) -> str:
+    """The content of a file, or of standard input for ``-``.
 
     Raises:
-        typer.BadParameter: the file cannot be read, or is not text.
+        typer.BadParameter: it cannot be read, or is not text.
+    """
+    return _decoded(source, read_bytes(source))
+
+
+def constraint_of(source: str, text: str, kind: Kind) -> OutputConstraint | StructuralTag:
+    """Read a constraint as the server does. One line end at the end of a regex belongs to the file, not to the pattern.
+
+    Args:
+        source: the name of the file.
+        text: its content.
+        kind: what it holds.
+
+    Raises:
+        typer.BadParameter: the choices are not JSON.
         ConstraintError: the content cannot be a constraint of this kind.
     """
-    text = _decoded(source, read_bytes(source))
     match kind:
         case Kind.GRAMMAR:
             return grammar_of(text)
@@ -50,6 +64,8 @@ def read_constraint(source: str, kind: Kind) -> OutputConstraint | StructuralTag
             return OutputConstraint.regex(without_line_end(text))
         case Kind.CHOICE:
             return OutputConstraint.choice(_choices(source, text))
+        case Kind.STRUCTURAL_TAG:
+            return structural_tag.from_json(text)
 
 
 def read_bytes(source: str) -> bytes:
