@@ -25,6 +25,7 @@ from infernix_plugin.grammar.ir import (
     TokenSet,
     Words,
     children,
+    rebuilt,
     walk,
 )
 
@@ -201,6 +202,15 @@ def nodes(node: Node) -> int:
     """The number of nodes of one rule's body, those inside its lexemes included."""
     found = outline(node)
     return found.outer + sum(_inside(leaf).nodes for leaf in found.leaves if isinstance(leaf, Lexeme))
+
+
+def prefixed(grammar: Grammar, prefix: str) -> dict[str, Node]:
+    """The rules with ``prefix_`` before their names."""
+
+    def renamed(node: Node, below: list[Node]) -> Node:
+        return Ref(f"{prefix}_{node.name}") if isinstance(node, Ref) else rebuilt(node, below)
+
+    return {f"{prefix}_{name}": fold(body, renamed, Lexeme) for name, body in grammar.rules.items()}
 
 
 def undefined(grammar: Grammar) -> dict[str, str]:

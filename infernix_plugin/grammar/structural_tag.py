@@ -14,7 +14,7 @@ from typing import Any
 
 from infernix_plugin.errors import ConstraintError, InvalidRegex, UnsupportedSchema
 from infernix_plugin.grammar import json_schema, regex
-from infernix_plugin.grammar.analysis import fold
+from infernix_plugin.grammar.analysis import fold, prefixed
 from infernix_plugin.grammar.free_text import overlap, text_without
 from infernix_plugin.grammar.ir import (
     EPSILON,
@@ -25,7 +25,6 @@ from infernix_plugin.grammar.ir import (
     Ref,
     alt,
     optional,
-    rebuilt,
     repeat,
     seq,
     words,
@@ -62,7 +61,7 @@ class TagGrammar:
         for name, value in self.values.items():
             if id(value) not in prefixes:
                 prefixes[id(value)] = f"schema{len(prefixes)}"
-                rules.update(_renamed(value, prefixes[id(value)]))
+                rules.update(prefixed(value, prefixes[id(value)]))
             rules[name] = Ref(f"{prefixes[id(value)]}_{value.root}")
         return Grammar(rules, self.frame.root)
 
@@ -199,9 +198,11 @@ class _Reader:
 
     def _tag(self, form: Mapping[str, Any], place: str, begun: str = "") -> Node:
         """A tag, of whose beginning so much is written."""
+        if form.get("type", "tag") != "tag":
+            raise LeftOut
         begin = _text(form["begin"])
         ends = [form["end"]] if isinstance(form["end"], str) else _filled(form["end"])
-        body = self._until(form["content"], f"{place}/content", tuple(dict.fromkeys(map(_text, ends))))
+        body = self._until(form["content"], f"{place}/content", tuple(dict.fromkeys(_texts(ends))))
         body = seq(Literal(begin.removeprefix(begun)), body)
         return body if is_bare(body) else self.rule(body)
 
@@ -253,18 +254,18 @@ class _Reader:
     def _separated(self, form: Mapping[str, Any], place: str) -> Node:
         tags = [self._tag(tag, f"{place}/tags/{at}") for at, tag in enumerate(_filled(form["tags"]))]
         one, separator = alt(*tags), Literal(_text(form["separator"]))
-        several = one if form.get("stop_after_first") else seq(one, repeat(seq(separator, one)))
-        return several if form.get("at_least_one") else optional(several)
+        several = one if _flag(form, "stop_after_first") else seq(one, repeat(seq(separator, one)))
+        return several if _flag(form, "at_least_one") else optional(several)
 
     def _free(self, form: Mapping[str, Any], place: str, ends: tuple[str, ...]) -> Node:
         """Free text with what its triggers call for, and the end of the tag around it if there is one."""
         excluded = _texts(form.get("excludes", []))
         if form["type"] == "dispatch":
             begun = {_text(pattern): self.node(part, f"{place}/rules/{at}/1") for at, (pattern, part) in _rules(form)}
-            again, at_once = form.get("loop", True) is True, False
+            again, at_once = _flag(form, "loop", default=True), False
         else:
             begun = self._triggered(form, place)
-            again, at_once = not form.get("stop_after_first"), bool(form.get("at_least_one"))
+            again, at_once = not _flag(form, "stop_after_first"), _flag(form, "at_least_one")
         patterns = [*begun, *excluded, *ends]
         if overlap(patterns) or len(set(patterns)) < len(patterns):
             raise LeftOut
@@ -285,16 +286,7 @@ class _Reader:
             if len(triggers) != 1:
                 raise LeftOut
             found[triggers[0]].append(self._tag(tag, f"{place}/tags/{at}", triggers[0]))
-        return {trigger: alt(*tags) for trigger, tags in found.items()}
-
-
-def _renamed(grammar: Grammar, prefix: str) -> dict[str, Node]:
-    """The rules with ``prefix_`` before their names."""
-
-    def renamed(node: Node, below: list[Node]) -> Node:
-        return Ref(f"{prefix}_{node.name}") if isinstance(node, Ref) else rebuilt(node, below)
-
-    return {f"{prefix}_{name}": fold(body, renamed, Lexeme) for name, body in grammar.rules.items()}
+        return {trigger: alt(*_filled(tags)) for trigger, tags in found.items()}
 
 
 def is_bare(node: Node) -> bool:
@@ -327,7 +319,16 @@ def _text(value: Any) -> str:
     return value
 
 
+def _flag(form: Mapping[str, Any], name: str, *, default: bool = False) -> bool:
+    value = form.get(name, default)
+    if not isinstance(value, bool):
+        raise LeftOut
+    return value
+
+
 def _texts(values: Any) -> list[str]:
+    if not isinstance(values, list):
+        raise LeftOut
     return [_text(value) for value in values]
 
 

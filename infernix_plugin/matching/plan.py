@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from infernix_plugin.errors import ConflictingConstraints, ConstraintTooLarge
+from infernix_plugin.errors import ConflictingConstraints, ConstraintTooLarge, InvalidGrammar
 from infernix_plugin.framing.phases import CONTENT, Framing
 from infernix_plugin.framing.tools.contract import ToolContract
 from infernix_plugin.framing.tools.grammar import CallTokens, calls_of, output_grammar
@@ -26,7 +26,7 @@ from infernix_plugin.matching.collector import collection_paused
 from infernix_plugin.matching.companions.argument_names import DistinctNames
 from infernix_plugin.matching.domain import TokenClass, TokenDomain
 from infernix_plugin.matching.engines.select import Engines, Source, as_terminal
-from infernix_plugin.matching.tag_formats import check_members
+from infernix_plugin.matching.tag_formats import check_formats
 from infernix_plugin.matching.tag_schemas import with_own_schemas
 from infernix_plugin.matching.tag_terminals import tag_grammar
 from infernix_plugin.matching.terminals import restrict_terminals
@@ -127,10 +127,11 @@ class LocalPlanner:
             raise ConstraintTooLarge(f"the structural tag has {size} bytes; max_grammar_bytes is {limit}")
         try:
             tag = json.loads(text)
-            check_members(tag["format"])
-        except (ValueError, TypeError, KeyError, RecursionError):  # xgrammar says what is wrong
-            return Plan(self._engines.xgrammar.native_structural_tag(text))
-        own = None if spare else self._own_tag(tag["format"])
+            form = tag["format"]
+        except (ValueError, TypeError, KeyError):
+            raise InvalidGrammar("The structural tag is not a JSON object with a format.") from None
+        check_formats(form, self._options)
+        own = None if spare else self._own_tag(form)
         if own is not None:
             return Plan(own)
         budget.checkpoint()

@@ -7,16 +7,18 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, get_args
 
-from infernix_plugin.errors import InvalidGrammar, excerpt
+from infernix_plugin.errors import ConstraintTooLarge, InvalidGrammar, excerpt
+from infernix_plugin.grammar.options import GrammarOptions
 
 
-def check_members(form: Any, place: str = "#/format") -> None:
+def check_formats(form: Any, options: GrammarOptions) -> None:
     """Refuse members that a format does not have, which xgrammar would pass over.
 
     Raises:
         InvalidGrammar: there is one; the location is a JSON Pointer into the tag.
+        ConstraintTooLarge: formats are nested more deeply than ``max_nesting``.
     """
-    for pointer, part in formats(place, form):
+    for pointer, part in formats("#/format", form, options.max_nesting):
         kind = str(part.get("type"))
         known = members().get(kind)
         unknown = next((name for name in part if known is not None and name not in known), None)
@@ -27,12 +29,21 @@ def check_members(form: Any, place: str = "#/format") -> None:
         raise InvalidGrammar(f"A format {kind} has no member {excerpt(unknown)}.", location=pointer, hint=hint)
 
 
-def formats(place: str, form: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every format inside a format with its JSON Pointer, the outer ones first."""
-    if isinstance(form, Mapping):
+def formats(place: str, form: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every format inside a format with its JSON Pointer, the outer ones first, down to a depth.
+
+    Raises:
+        ConstraintTooLarge: formats are nested more deeply.
+    """
+    pending = [(place, form, 1)]
+    while pending:
+        place, form, level = pending.pop()
+        if not isinstance(form, Mapping):
+            continue
+        if level > depth:
+            raise ConstraintTooLarge(f"the formats of the tag are nested more than {depth} levels deep (max_nesting)")
         yield place, form
-        for key, part in parts(form):
-            yield from formats(f"{place}/{key}", part)
+        pending.extend((f"{place}/{key}", part, level + 1) for key, part in reversed(list(parts(form))))
 
 
 def parts(form: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -18,17 +18,15 @@ from infernix_plugin.framing.tools.markup import (
     function_heading,
 )
 from infernix_plugin.framing.tools.strict import strict_arguments
-from infernix_plugin.grammar.analysis import fold
+from infernix_plugin.grammar.analysis import prefixed
 from infernix_plugin.grammar.ir import (
     EPSILON,
     Grammar,
-    Lexeme,
     Literal,
     Node,
     Ref,
     TokenSet,
     alt,
-    rebuilt,
     repeat,
     seq,
 )
@@ -113,7 +111,7 @@ def output_grammar(
     if contract.choice is CallChoice.REQUIRED:
         return Grammar({"root": sequence, **rules})
     if content is not None:
-        rules.update(_renamed(content, "content"))
+        rules.update(prefixed(content, "content"))
         answer = Ref(f"content_{content.root}")
         return Grammar({"root": alt(answer, sequence) if calls else answer, **rules}, unique=content.unique)
     # Right recursion, as in the reasoning: every mask is one look-up.
@@ -125,7 +123,7 @@ def _sequence(calls: tuple[Call, ...], tokens: CallTokens, rules: dict[str, Node
     """One or more calls; adds what it needs to ``rules``."""
     bodies = []
     for index, call in enumerate(calls):
-        rules.update(_renamed(call.body, f"tool{index}"))
+        rules.update(prefixed(call.body, f"tool{index}"))
         # A rule that begins with a text of its own: no other function's lines are confused with what follows.
         rules[f"tool{index}"] = seq(function_heading(call.name), Ref(f"tool{index}_{call.body.root}"))
         bodies.append(Ref(f"tool{index}"))
@@ -134,12 +132,3 @@ def _sequence(calls: tuple[Call, ...], tokens: CallTokens, rules: dict[str, Node
     rules["call"] = seq(opening, alt(*bodies), closing)
     one = Ref("call")
     return seq(one, repeat(seq(Literal(BETWEEN_CALLS), one))) if more else one
-
-
-def _renamed(grammar: Grammar, prefix: str) -> dict[str, Node]:
-    """The rules with ``prefix_`` before their names."""
-
-    def renamed(node: Node, below: list[Node]) -> Node:
-        return Ref(f"{prefix}_{node.name}") if isinstance(node, Ref) else rebuilt(node, below)
-
-    return {f"{prefix}_{name}": fold(body, renamed, Lexeme) for name, body in grammar.rules.items()}
