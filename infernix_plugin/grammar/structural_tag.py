@@ -15,6 +15,7 @@ from typing import Any
 from infernix_plugin.errors import ConstraintError, InvalidRegex, UnsupportedSchema
 from infernix_plugin.grammar import json_schema, regex
 from infernix_plugin.grammar.analysis import fold, prefixed
+from infernix_plugin.grammar.budget import CompileTimeout
 from infernix_plugin.grammar.free_text import overlap, text_without
 from infernix_plugin.grammar.ir import (
     EPSILON,
@@ -113,6 +114,8 @@ def schema_grammar(form: Mapping[str, Any], place: str, options: GrammarOptions)
                 location="#",
                 hint="Give the items an enum of a few values, or set maxItems to 1.",
             )
+    except CompileTimeout:
+        raise
     except ConstraintError as error:
         inside = error.location if (error.location or "").startswith("#") else "#"
         error.location = f"{place}/json_schema{(inside or '#')[1:]}"

@@ -17,11 +17,15 @@ _RAW = "infernix_raw"
 class StructuralTag:
     """A structural tag as JSON text in xgrammar's present form.
 
-    ``raw``: whether all new text is content, whatever the prompt ends with.
+    Attributes:
+        text: the JSON text.
+        raw: whether all new text is content, whatever the prompt ends with.
+        older: whether it was sent in the older form.
     """
 
     text: str
     raw: bool = False
+    older: bool = False
 
     def carried(self) -> str:
         """Return the JSON text that :func:`from_json` reads."""
@@ -40,10 +44,12 @@ class StructuralTag:
         return _tag({"type": "sequence", "elements": elements})
 
     def place(self, location: str | None, framing: Framing) -> str | None:
-        """Return where in this tag that is which is at ``location`` in the one of :meth:`after`."""
-        if location is None or framing.close_id is None:
-            return location
-        return location.replace("#/format/elements/3", "#/format", 1)
+        """Return where in the tag as it was sent that is which is at ``location`` in the one of :meth:`after`."""
+        if location is None:
+            return None
+        if framing.close_id is not None:
+            location = location.replace("#/format/elements/3", "#/format", 1)
+        return older_place(location) if self.older else location
 
 
 def from_json(text: str) -> StructuralTag:
@@ -54,9 +60,15 @@ def from_json(text: str) -> StructuralTag:
     """
     try:
         tag = json.loads(text)
-        return replace(_tag(present_form(tag)), raw=tag.get(_RAW) is True)
+        return replace(_tag(present_form(tag)), raw=tag.get(_RAW) is True, older="format" not in tag)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidGrammar("The structural tag is not a JSON object with a format.") from error
+
+
+def older_place(location: str) -> str:
+    """Return where in the older form that is which is at a location in the present one."""
+    place = location.replace("#/format/tags", "#/structures", 1).replace("content/json_schema", "schema", 1)
+    return "#" if place.startswith("#/format") else place
 
 
 def from_lark(text: str) -> StructuralTag | None:

@@ -11,7 +11,7 @@ from typing import Any
 from infernix_plugin.errors import InvalidGrammar, bounded, excerpt
 from infernix_plugin.matching.engines.xgrammar import REFUSED, reason_of
 from infernix_plugin.matching.tag_formats import listed, members, parts
-from infernix_plugin.structured_output.structural_tag import TYPE, present_form
+from infernix_plugin.structured_output.structural_tag import TYPE, older_place, present_form
 
 MOST_TRIED = 1000
 """Formats of a tag that are tried one by one; of a larger tag the reason is told without a place."""
@@ -86,8 +86,7 @@ def _content_fault(tag: dict[str, Any], reason: str | None) -> InvalidGrammar | 
         return None
     fault = _fault_in(*_refused_part(form, reason), reason)
     if "format" not in tag and fault.location is not None:
-        place = fault.location.replace("#/format/tags", "#/structures").replace("content/json_schema", "schema")
-        fault.location = "#" if place.startswith("#/format") else place
+        fault.location = older_place(fault.location)
     return fault
 
 

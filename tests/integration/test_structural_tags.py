@@ -50,6 +50,17 @@ def test_the_older_form(compiler):
     assert not accepts(compiler, tag, CONTENT, b"free <f>3</f> text")
 
 
+def test_free_text_after_open_reasoning(compiler):
+    """Line breaks behind the reasoning are free text, too; control tokens are spelled in the content only."""
+    tag = structural_tag.from_json(json.dumps(OLDER))
+    thinking = Framing(thinking=True, close_id=CLOSE)
+    assert compiler.compile_structural_tag(tag.after(thinking).text).engine == "llguidance"
+    assert accepts(compiler, tag, thinking, [*b"<f>3", CLOSE, *b"\n\nfree <f>true</f> ", CLOSE, *b"<f>false</f>"])
+    assert accepts(compiler, tag, thinking, [CLOSE])
+    assert not accepts(compiler, tag, thinking, [CLOSE, *b"\n\n<f>3</f>"])
+    assert not accepts(compiler, tag, thinking, b"<f>true</f>")
+
+
 def test_lark(compiler):
     tag = structural_tag.from_lark('start: "a" WORD\nWORD: /[a-z]+/\n')
     assert accepts(compiler, tag, CONTENT, b"abc")

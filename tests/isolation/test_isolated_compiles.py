@@ -118,6 +118,14 @@ def walk(compiled: CompiledGrammar) -> list[bytes]:
     return masks
 
 
+def tag_of(**content):
+    """A structural tag of one tool."""
+    tags = [{"begin": "<f>", "content": content, "end": "</f>"}]
+    return json.dumps(
+        {"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<f"], "tags": tags}}
+    )
+
+
 JOBS = {
     "regex": Job(OutputConstraint.regex("[a-c]{2,5}x?")),
     "a regex with a mistake": Job(OutputConstraint.regex("a(b")),
@@ -142,11 +150,22 @@ JOBS = {
     "a custom tool": Job(contract=ToolContract((Tool("c", strict=True, text=OutputConstraint.regex("[ab]+")),))),
     "a grammar too large to be sent": Job(OutputConstraint.grammar(LARGE)),
     "a structural tag": Job(structural_tag='{"type": "structural_tag", "format": {"type": "regex", "pattern": "a+"}}'),
+    "a structural tag of tools": Job(structural_tag=tag_of(type="json_schema", json_schema={"minLength": 3})),
+    "a structural tag for xgrammar": Job(structural_tag=tag_of(type="json_schema", json_schema=True, style="glm_xml")),
+    "a structural tag that is not enforced": Job(structural_tag=tag_of(type="json_schema", json_schema={"nut": {}})),
     "no structural tag": Job(structural_tag='{"type": "structural_tag"}'),
     "fifty thousand words": Job(FAMILIES["choice"]["fifty thousand"]()),
     "too deep": Job(FAMILIES["schema"]["deep items"]()),
     "a long chain": Job(FAMILIES["schema"]["a chain of references"]()),
 }
+
+
+def test_control_tokens_stay_spelled(isolated):
+    """The content of a tag may spell a control token, whichever process compiled it."""
+    compiled = isolated.compile_structural_tag(tag_of(type="const_string", value="<think>"))
+    assert compiled.engine == "llguidance"
+    opening = [*(DOMAIN.byte_token(byte) for byte in b"<f>"), CONTROL["<think>"]]
+    assert compiled.session().preview(opening) == 4
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)

@@ -110,6 +110,15 @@ def test_the_place_is_that_of_the_tag_as_it_was_sent(compiler) -> None:
         assert tag.place(caught.value.location, used) == "#/format/json_schema/wrong"
 
 
+def test_the_place_in_the_older_form() -> None:
+    structure = {"begin": "<f>", "schema": {"wrong": 1}, "end": "</f>"}
+    tag = structural_tag.from_json(json.dumps({"structures": [structure], "triggers": ["<f>"]}))
+    assert tag.place("#/format/tags/0/content/json_schema/wrong", CONTENT) == "#/structures/0/schema/wrong"
+    thinking = Framing(thinking=True, close_id=CLOSE)
+    assert tag.place("#/format/elements/3/tags/0/begin", thinking) == "#/structures/0/begin"
+    assert tag.place("#/format/elements/3", thinking) == "#"
+
+
 def test_excluded_texts_order_and_whitespace_of_a_schema(compiler) -> None:
     form = {"type": "json_schema", "json_schema": {"const": [1]}}
     for member in ({"excludes": ["1"]}, {"any_order": True}):
