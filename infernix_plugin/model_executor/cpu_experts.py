@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from vllm._custom_ops import CPUQuantMethod, fused_experts_cpu
+from vllm.model_executor.kernels.linear.zentorch_utils import is_zentorch_moe_config_supported
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
 from vllm.model_executor.utils import replace_parameter
@@ -47,6 +48,8 @@ class DotProductExperts(CPUUnquantizedExperts):  # type: ignore[misc]
         supported, reason = CPUUnquantizedExperts.is_supported_config(cls, moe_config, *keys_and_format)
         if supported and (moe_config.in_dtype != torch.bfloat16 or moe_config.has_bias):
             return False, "the kernel requires bfloat16 activations and experts without biases"
+        if supported and is_zentorch_moe_config_supported(moe_config):
+            return False, "zentorch computes these experts"
         return supported, reason
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from vllm.model_executor.kernels.linear import zentorch_utils
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.fused_moe.oracle import unquantized
 
@@ -118,3 +119,12 @@ def test_it_is_chosen_where_it_fits(monkeypatch):
 )
 def test_vllms_own_kernels_stay_where_it_does_not(monkeypatch, dot_products, tiles, changes, chosen):
     assert kernel_for(monkeypatch, dot_products, tiles, **changes) == chosen
+
+
+@needs_the_processor
+@pytest.mark.parametrize("hidden", [HIDDEN, HIDDEN + 8], ids=["its sizes", "other sizes"])
+def test_zentorch_keeps_what_it_computes(monkeypatch, hidden):
+    """AMD's extension serves vLLM's portable class, for layers of any size."""
+    monkeypatch.setattr(zentorch_utils, "has_zentorch_op", lambda names: True)
+    chosen = kernel_for(monkeypatch, dot_products=True, tiles=False, hidden_dim=hidden)
+    assert chosen == "CPUUnquantizedExperts"
