@@ -105,18 +105,18 @@ def _refuse_entries(arguments: Any) -> None:
     if arguments.config_format not in ("auto", "hf"):
         return
     try:
-        _require_entries(arguments, arguments.hf_config_path or arguments.model, arguments.hf_overrides)
+        _require_entries(arguments.hf_config_path or arguments.model, arguments.hf_overrides)
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: {error}") from None
     draft = _speculation(arguments).get("model")
     try:
         if isinstance(draft, str):
-            _require_entries(arguments, draft, None)
+            _require_entries(draft, None)
     except CheckpointError as error:
         raise CheckpointRefused(f"infernix-plugin: the draft is no checkpoint: {error}") from None
 
 
-def _require_entries(arguments: Any, model: str, overrides: Any) -> None:
+def _require_entries(model: str, overrides: Any) -> None:
     from vllm.transformers_utils.config import get_config_parser
 
     folder = Path(model)
@@ -124,8 +124,7 @@ def _require_entries(arguments: Any, model: str, overrides: Any) -> None:
         return
 
     def parse() -> None:
-        trusted = bool(arguments.trust_remote_code)
-        get_config_parser("hf").parse(model, trust_remote_code=trusted, hf_overrides=overrides or None)
+        get_config_parser("hf").parse(model, trust_remote_code=False, hf_overrides=overrides or None)
 
     require_entries(folder, overrides, parse)
 
