@@ -64,6 +64,7 @@ def test_rows_are_those_of_transformers(size, heads, base, index) -> None:
     for tokens in streams(size, config.vocab_size):
         expected = reference(torch.tensor([tokens]), None)[0]
         assert torch.equal(ours.rows(recent(tokens, ours.context, ours.cut)), expected)
+    assert ours.rows(torch.empty(0, size, dtype=torch.long)).shape == (0, (size - 1) * heads)
 
 
 @pytest.mark.parametrize("fault", ["no cut", "another layer's multipliers", "another layer's primes"])

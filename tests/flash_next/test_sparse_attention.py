@@ -105,6 +105,27 @@ def test_every_query_sees_what_it_should(seed) -> None:
             committed[r] = text[: len(text) - rejected]
 
 
+@pytest.mark.parametrize("requests", [0, 2])
+def test_a_step_without_tokens_leaves_the_pages(requests) -> None:
+    rows = torch.randn(PAGES * PAGE, ROW)
+    before = rows.clone()
+    attention = layer()
+    step = builder().build(
+        0,
+        SimpleNamespace(
+            query_start_loc_cpu=torch.zeros(requests + 1, dtype=torch.int32),
+            seq_lens=torch.full((requests,), 5),
+            num_reqs=requests,
+            slot_mapping=torch.empty(0, dtype=torch.long),
+            block_table_tensor=torch.zeros(requests, 8, dtype=torch.int32),
+        ),
+    )
+    attention._write(rows, rows[:0], step)
+    queries, found = torch.empty(0, HEADS, WIDTH), torch.empty(0, INDEX_HEADS, INDEX_WIDTH)
+    assert attention._attend(queries, found, rows, step).shape == (0, HEADS, WIDTH)
+    assert torch.equal(rows, before)
+
+
 def test_pages_hold_whole_blocks() -> None:
     config = SimpleNamespace(hf_text_config=SimpleNamespace(indexer_compress_ratio=5, indexer_budget=15))
     vllm_config = SimpleNamespace(model_config=config, num_speculative_tokens=0)

@@ -83,7 +83,7 @@ class NgramHash:
             mixed = mixed ^ np.where(open_, earlier, self.cut) * multiplier
             np.remainder(mixed[:, None], self._moduli[back - 1], out=found[:, back - 1])
         found += self._offsets
-        return torch.from_numpy(found.reshape(len(tokens), -1))
+        return torch.from_numpy(found.reshape(len(tokens), len(self.primes)))
 
     @cached_property
     def _moduli(self) -> Any:

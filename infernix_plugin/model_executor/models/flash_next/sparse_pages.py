@@ -48,7 +48,7 @@ class SparseStep:
         closing: int64 ``[n]``, tokens that complete a block.
         starts: int64 ``[n]``, position at which each of those blocks begins.
         few: int64 ``[R, q]``, tokens of requests with few tokens; short requests repeat their last one.
-        even: whether ``few`` is all of the step, and no request repeats a token.
+        even: whether ``few`` is all of the step, there are tokens, and no request repeats one.
         positions: int64 ``[R, q]``, theirs.
         pages: int64 ``[R, n]``, the pages of those requests.
         many: the other requests.
@@ -128,7 +128,7 @@ class SparseStepBuilder(AttentionMetadataBuilder[SparseStep]):  # type: ignore[m
             closing=torch.from_numpy(np.flatnonzero(closing)),
             starts=torch.from_numpy(positions[closing] + 1 - self.block),
             few=torch.from_numpy(few),
-            even=few.size == len(requests) and not many,
+            even=0 < few.size == len(requests) and not many,
             positions=torch.from_numpy(positions[few]),
             pages=pages,
             many=many,
