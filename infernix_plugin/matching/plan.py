@@ -130,7 +130,7 @@ class LocalPlanner:
             form = tag["format"]
         except (ValueError, TypeError, KeyError):
             raise InvalidGrammar("The structural tag is not a JSON object with a format.") from None
-        check_formats(form, self._options)
+        check_formats(form)
         own = None if spare else self._own_tag(form)
         if own is not None:
             return Plan(own)

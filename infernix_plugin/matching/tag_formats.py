@@ -8,17 +8,19 @@ from functools import cache
 from typing import Any, get_args
 
 from infernix_plugin.errors import ConstraintTooLarge, InvalidGrammar, excerpt
-from infernix_plugin.grammar.options import GrammarOptions
+
+MAX_NESTING = 100
+"""Deepest nesting of formats, as in xgrammar."""
 
 
-def check_formats(form: Any, options: GrammarOptions) -> None:
+def check_formats(form: Any) -> None:
     """Refuse members that a format does not have, which xgrammar would pass over.
 
     Raises:
         InvalidGrammar: there is one; the location is a JSON Pointer into the tag.
-        ConstraintTooLarge: formats are nested more deeply than ``max_nesting``.
+        ConstraintTooLarge: formats are nested more deeply than :data:`MAX_NESTING`.
     """
-    for pointer, part in formats("#/format", form, options.max_nesting):
+    for pointer, part in formats("#/format", form):
         kind = str(part.get("type"))
         known = members().get(kind)
         unknown = next((name for name in part if known is not None and name not in known), None)
@@ -29,19 +31,21 @@ def check_formats(form: Any, options: GrammarOptions) -> None:
         raise InvalidGrammar(f"A format {kind} has no member {excerpt(unknown)}.", location=pointer, hint=hint)
 
 
-def formats(place: str, form: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every format inside a format with its JSON Pointer, the outer ones first, down to a depth.
+def formats(place: str, form: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every format inside a format with its JSON Pointer, the outer ones first.
 
     Raises:
-        ConstraintTooLarge: formats are nested more deeply.
+        ConstraintTooLarge: they are nested more deeply than :data:`MAX_NESTING`.
     """
     pending = [(place, form, 1)]
     while pending:
         place, form, level = pending.pop()
         if not isinstance(form, Mapping):
             continue
-        if level > depth:
-            raise ConstraintTooLarge(f"the formats of the tag are nested more than {depth} levels deep (max_nesting)")
+        if level > MAX_NESTING:
+            raise ConstraintTooLarge(
+                f"the formats of the tag are nested {level} levels deep; the most is {MAX_NESTING}"
+            )
         yield place, form
         pending.extend((f"{place}/{key}", part, level + 1) for key, part in reversed(list(parts(form))))
 

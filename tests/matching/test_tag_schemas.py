@@ -5,9 +5,10 @@ import json
 import jsonschema
 import pytest
 
-from infernix_plugin.errors import ConstraintError, InvalidGrammar, UnsupportedSchema
+from infernix_plugin.errors import ConstraintError, ConstraintTooLarge, InvalidGrammar, UnsupportedSchema
 from infernix_plugin.framing.phases import CONTENT, Framing
 from infernix_plugin.matching import ConstraintCompiler, TokenDomain
+from infernix_plugin.matching.tag_formats import MAX_NESTING
 from infernix_plugin.structured_output import structural_tag
 
 CLOSE, END = 256, 257
@@ -205,3 +206,15 @@ def test_anchors_that_xgrammar_passes_over_are_refused(compiler, pattern, loose)
     with pytest.raises(ConstraintError) as caught:
         compiler.compile_structural_tag(text)
     assert caught.value.location == "#/format/pattern"
+
+
+def test_formats_are_nested_as_deeply_as_in_xgrammar(compiler) -> None:
+    def nested(depth):
+        form = {"type": "const_string", "value": "a"}
+        for _ in range(depth - 1):
+            form = {"type": "optional", "content": form}
+        return tag_of(form)
+
+    assert accepts(compiler.compile_structural_tag(nested(MAX_NESTING)), "a")
+    with pytest.raises(ConstraintTooLarge, match="101 levels"):
+        compiler.compile_structural_tag(nested(MAX_NESTING + 1))
