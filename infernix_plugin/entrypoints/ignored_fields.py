@@ -60,6 +60,8 @@ _FREE = {"type": "text"}
 
 _NEARLY = 0.85
 """How alike two names are, of 1, for the one to be a slip of the pen for the other."""
+_SWAPPED = 0.8
+"""And with the same letters: two of them change places."""
 _LONGER = 2
 """And how much longer or shorter: ``response_format_hint`` means something else."""
 
@@ -109,29 +111,44 @@ def _refuse_field(name: str, value: Any, form: str, own: Collection[str]) -> Non
         raise _ignored(name, _suggestion(slip))
 
 
-def refuse_ignored_members(given: Mapping[str, Any], known: Collection[str], place: str) -> None:
-    """Refuse members of a part of a request that are nearly ``known`` ones.
+def refuse_ignored_members(
+    given: Mapping[str, Any], known: Collection[str], place: str, elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Refuse members of a part of a request that are nearly ``known`` ones, or have another API's name for one.
+
+    Args:
+        given: the part; a member that is ``None`` is absent.
+        known: members that constrain something.
+        place: of the part.
+        elsewhere: names of other APIs, and what they are called here.
 
     Raises:
         ConflictingConstraints: located by ``place`` and the member's name.
     """
-    for name in given:
-        if name not in known and (meant := _nearly(name, known)):
+    elsewhere = elsewhere or {}
+    for name, value in given.items():
+        if value is None or name in known or str(name).startswith("$"):  # $schema is no slip of schema
+            continue
+        meant = _nearly(str(name), (*known, *elsewhere))
+        if meant is not None:
+            here = elsewhere.get(meant, meant)
             raise ConflictingConstraints(
-                f"There is no member {excerpt(name)}, and it would be ignored.",
-                location=f"{place}.{bounded(name)}",
-                hint=_suggestion(meant),
+                f"There is no member {excerpt(str(name))}, and it would be ignored.",
+                location=f"{place}.{bounded(str(name))}",
+                hint=_suggestion(here) if here == meant else f"Its name here is {here}.",
             )
 
 
 def refuse_beside(given: Mapping[str, Any], inner: Iterable[str], place: str, holder: str) -> None:
     """Refuse members that stand beside the member ``holder`` of a part of a request, and belong inside it.
 
+    A member that is ``None`` is absent.
+
     Raises:
         ConflictingConstraints: located by ``place`` and the member's name.
     """
     for name in inner:
-        if given.get(name):
+        if given.get(name) is not None:
             raise ConflictingConstraints(
                 f"{name} beside {holder} would be ignored.",
                 location=f"{place}.{name}",
@@ -170,7 +187,10 @@ def _meant(name: str) -> str | None:
 
 def _nearly(name: str, fields: Iterable[str]) -> str | None:
     """Return the field that a name is like."""
-    return next(iter(get_close_matches(name.lower(), tuple(fields), n=1, cutoff=_NEARLY)), None)
+    name, fields = name.lower(), tuple(fields)
+    swapped = [field for field in fields if sorted(field) == sorted(name)]
+    near = get_close_matches(name, fields, n=1, cutoff=_NEARLY) or get_close_matches(name, swapped, 1, _SWAPPED)
+    return next(iter(near), None)
 
 
 def _ignored(name: str, hint: str) -> ConflictingConstraints:

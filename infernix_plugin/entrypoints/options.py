@@ -61,7 +61,8 @@ def _refuse_ignored_schemas(request: Any) -> None:
         holder = getattr(tool, "function", tool)
         place = f"tools[{index}]"
         if holder is not tool:
-            refuse_beside(getattr(tool, "model_extra", None) or {}, _CONSTRAINING, place, "function")
+            beside = {name: value for name, value in (getattr(tool, "model_extra", None) or {}).items() if value}
+            refuse_beside(beside, _CONSTRAINING, place, "function")
             place += ".function"
         refuse_ignored_members(getattr(holder, "model_extra", None) or {}, _CONSTRAINING, place)
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from infernix_plugin.entrypoints.ignored_fields import FORMATS
+from infernix_plugin.entrypoints.ignored_fields import FORMATS, refuse_beside, refuse_ignored_members, refuse_misplaced
 from infernix_plugin.errors import ConflictingConstraints, excerpt
+from infernix_plugin.grammar.json_schema.keywords import ASSERTIONS
 from infernix_plugin.structured_output.structural_tag import TYPE
 from infernix_plugin.structured_output.tag_fault import shape_fault
 
@@ -27,10 +28,34 @@ TYPES = {
 _HOLDER = "json_schema"
 """The member with the schema and its name in Chat and Completions; elsewhere they stand in the format itself."""
 _NAMED_SCHEMA = 'It is {"name": "...", "schema": {...}}.'
+_KEYWORDS = tuple(name for name in ASSERTIONS if name not in ("type", "id", "$id"))
+"""Of JSON Schema, that would be ignored beside a schema. The others have a meaning there, or assert nothing."""
+_FORMAT_ELSEWHERE = dict.fromkeys(("response_format", "output_format"), "format")
 _OPTIONAL: Mapping[str, tuple[TypeAdapter[Any], str]] = {
     "description": (TypeAdapter(str | None), "description is a string."),
     "strict": (TypeAdapter(bool | None), "strict is true or false."),
 }
+
+
+def check_format_holder(given: Any, place: str) -> None:
+    """Refuse a response format inside another one of a request's fields that cannot be read, or would be ignored.
+
+    Args:
+        given: the decoded value of the field; ``None`` is an absent one.
+        place: of the response format: the field and the member with it.
+
+    Raises:
+        ConflictingConstraints: located by names of fields.
+    """
+    if not isinstance(given, Mapping):
+        return
+    field, _, member = place.partition(".")
+    refuse_ignored_members(given, (member,), field, _FORMAT_ELSEWHERE)
+    refuse_misplaced({field: given})
+    refuse_beside(given, ("schema", _HOLDER), field, member)
+    if given.get("type") != "text":
+        refuse_beside(given, ("type",), field, member)
+    check_response_format(given.get(member), place)
 
 
 def check_response_format(given: Any, place: str) -> None:
@@ -66,6 +91,7 @@ def check_response_format(given: Any, place: str) -> None:
         if kind == "json_schema":
             _check_schema(given, place)
     elif given.get(_HOLDER) is not None or kind == "json_schema":
+        refuse_beside(given, _KEYWORDS, place, f"{_HOLDER}.schema")
         _check_schema(given.get(_HOLDER), f"{place}.{_HOLDER}")
 
 
@@ -74,6 +100,8 @@ def _check_schema(holder: Any, place: str) -> None:
         raise _mistake(place, f"{place} is missing.", _NAMED_SCHEMA)
     if not isinstance(holder, Mapping):
         raise _other_type(place, holder, _NAMED_SCHEMA)
+    refuse_ignored_members(holder, ("schema", "strict"), place)
+    refuse_beside(holder, _KEYWORDS, place, "schema")
     name, schema = holder.get("name"), holder.get("schema")
     if place != MESSAGES and not isinstance(name, str):
         at, hint = f"{place}.name", "name is a string of your choice."

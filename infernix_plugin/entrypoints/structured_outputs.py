@@ -15,7 +15,13 @@ from vllm.sampling_params import StructuredOutputsParams
 
 from infernix_plugin.entrypoints.ignored_fields import refuse_ignored_members
 from infernix_plugin.entrypoints.refusals import refusal
-from infernix_plugin.entrypoints.response_formats import CHAT, MESSAGES, RESPONSES, check_response_format
+from infernix_plugin.entrypoints.response_formats import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    check_format_holder,
+    check_response_format,
+)
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, bounded, excerpt
 from infernix_plugin.structured_output.tag_fault import fault_of
 
@@ -57,8 +63,10 @@ def check_field(request: Any) -> Any:
         if given is not None and not isinstance(given, StructuredOutputsParams):
             read_structured_outputs(given)
         check_response_format(request.get(CHAT), CHAT)
-        text = request.get("text")
-        check_response_format(text.get("format") if isinstance(text, Mapping) else None, RESPONSES)
+        check_format_holder(request.get("text"), RESPONSES)
+        reasoning = request.get("reasoning")
+        if isinstance(reasoning, Mapping):
+            refuse_ignored_members(reasoning, ("effort",), "reasoning")
     except ConstraintError as error:
         raise refusal(error, CHAT if isinstance(error, InvalidGrammar) else "") from error
     return request
@@ -74,7 +82,9 @@ def check_messages_fields(request: Any) -> Any:
         return request
     config, tools, choice = (request.get(name) for name in ("output_config", "tools", "tool_choice"))
     try:
-        check_response_format(config.get("format") if isinstance(config, Mapping) else None, MESSAGES)
+        check_format_holder(config, MESSAGES)
+        if isinstance(config, Mapping):
+            refuse_ignored_members(config, ("effort",), "output_config")
         for index, tool in enumerate(tools if isinstance(tools, list) else ()):
             if isinstance(tool, Mapping):
                 refuse_ignored_members(tool, ("strict", "input_schema"), f"tools[{index}]")
