@@ -7,15 +7,13 @@ from typing import Any
 
 from infernix_plugin.entrypoints.carrier import refuse_reserved_tags
 from infernix_plugin.entrypoints.declared import declared
-from infernix_plugin.entrypoints.ignored_fields import REMOVED, refuse_beside, refuse_ignored_members
+from infernix_plugin.entrypoints.ignored_fields import REMOVED
+from infernix_plugin.entrypoints.tools.members import refuse_ignored_in_tool
 from infernix_plugin.errors import ConflictingConstraints, excerpt
 from infernix_plugin.structured_output.record import KEY
 
 PENALTIES = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0}
 """What a penalty is where nobody asks for one."""
-
-_CONSTRAINING = ("strict", "parameters")
-"""Members of a function that constrain its calls."""
 
 MAX_BIAS = 1e30
 """Far beyond what changes a probability; far below where float32 logits, divided by a small temperature, overflow."""
@@ -44,7 +42,7 @@ def check_request(request: Any) -> None:
 
 
 def _refuse_ignored_schemas(request: Any) -> None:
-    """Refuse a schema where none is read, and members of tools that are nearly those which constrain their calls."""
+    """Refuse a schema where none is read, and members of tools that would constrain their calls elsewhere."""
     for place, holder in (("response_format", request), ("text.format", declared(request, "text"))):
         given = declared(holder, place.rpartition(".")[2])
         if _type_of(given) != "json_object":
@@ -58,13 +56,7 @@ def _refuse_ignored_schemas(request: Any) -> None:
                     hint="A schema stands in a format of the type json_schema.",
                 )
     for index, tool in enumerate(declared(request, "tools") or ()):
-        holder = getattr(tool, "function", tool)
-        place = f"tools[{index}]"
-        if holder is not tool:
-            beside = {name: value for name, value in (getattr(tool, "model_extra", None) or {}).items() if value}
-            refuse_beside(beside, _CONSTRAINING, place, "function")
-            place += ".function"
-        refuse_ignored_members(getattr(holder, "model_extra", None) or {}, _CONSTRAINING, place)
+        refuse_ignored_in_tool(tool, f"tools[{index}]")
 
 
 def check_extra_args(params: Any) -> None:

@@ -22,6 +22,7 @@ from infernix_plugin.entrypoints.response_formats import (
     check_format_holder,
     check_response_format,
 )
+from infernix_plugin.entrypoints.tools.members import INPUT_SCHEMA, refuse_ignored_in_function
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, bounded, excerpt
 from infernix_plugin.structured_output.tag_fault import fault_of
 
@@ -87,7 +88,7 @@ def check_messages_fields(request: Any) -> Any:
             refuse_ignored_members(config, ("effort",), "output_config")
         for index, tool in enumerate(tools if isinstance(tools, list) else ()):
             if isinstance(tool, Mapping):
-                refuse_ignored_members(tool, ("strict", "input_schema"), f"tools[{index}]")
+                refuse_ignored_in_function(tool, f"tools[{index}]", INPUT_SCHEMA)
         if isinstance(choice, Mapping):
             refuse_ignored_members(choice, ("disable_parallel_tool_use",), "tool_choice")
     except ConflictingConstraints as error:
