@@ -19,7 +19,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from infernix_plugin.errors import SettingsError
+from infernix_plugin.errors import SettingsError, printable
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.spec_decode.ngram_copy import CopyBounds
 
@@ -120,6 +120,8 @@ class Settings(BaseModel):
 _VARIABLES = ("INFERNIX_DISABLE", *map(_variable, Settings.model_fields))
 _NEARLY = 0.9
 """How alike a variable and a setting are, of 1, for the one to be a slip of the pen for the other."""
+_NEARLY_OURS = 0.85
+"""The same for the section, which is a short word: two letters of it may have changed places."""
 
 
 def load(additional_config: object = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -133,7 +135,11 @@ def load(additional_config: object = None, environment: Mapping[str, str] | None
         SettingsError: one line that names the setting, the value and what is allowed.
     """
     environment = os.environ if environment is None else environment
-    section = additional_config.get(SECTION, {}) if isinstance(additional_config, Mapping) else {}
+    given = additional_config if isinstance(additional_config, Mapping) else {}
+    for key in given:
+        if key != SECTION and _is_nearly_ours(str(key)):
+            raise SettingsError(f'additional_config has no section "{printable(str(key))}"; did you mean "{SECTION}"?')
+    section = given.get(SECTION, {})
     if not isinstance(section, Mapping):
         raise SettingsError(f'additional_config["{SECTION}"] must be an object, not {type(section).__name__}')
     values: dict[str, Any] = {}
@@ -150,6 +156,12 @@ def load(additional_config: object = None, environment: Mapping[str, str] | None
         return Settings.model_validate(values)
     except ValidationError as invalid:
         raise SettingsError("; ".join(_explain(error, section) for error in invalid.errors())) from None
+
+
+def _is_nearly_ours(key: str) -> bool:
+    """Other keys belong to other parts of vLLM."""
+    key = key.lower()
+    return key.startswith(SECTION) or bool(get_close_matches(key, [SECTION], cutoff=_NEARLY_OURS))
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:

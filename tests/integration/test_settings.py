@@ -32,6 +32,10 @@ def test_the_section_wins_over_the_environment():
         ({"infernix": {"cache_bytes": -1}}, {}, 'additional_config["infernix"]["cache_bytes"] = -1'),
         ({"infernix": {"unknown_keywords": "maybe"}}, {}, "'refuse' or 'ignore'"),
         ({"infernix": 3}, {}, "must be an object, not int"),
+        ({"infernx": {"cache_bytes": 1}}, {}, 'has no section "infernx"; did you mean "infernix"?'),
+        ({"infrenix": {}, "infernix": {}}, {}, 'has no section "infrenix"; did you mean "infernix"?'),
+        ({"Infernix": {}}, {}, 'has no section "Infernix"; did you mean "infernix"?'),
+        ({"infernix_plugin": {}}, {}, 'has no section "infernix_plugin"; did you mean "infernix"?'),
         (
             {"infernix": {"ngram_max_match": 2}},
             {},
@@ -48,6 +52,11 @@ def test_mistakes_are_one_line(config, environment, says):
         settings.load(config, environment)
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_other_sections_belong_to_others():
+    others = {"infer": 1, "inference": {"cache_bytes": 1}, "inferno": {}, "cache_bytes": 1, "phoenix": 1, 3: 4}
+    assert settings.load(others, {}) == settings.load(None, {})
 
 
 def test_a_variable_that_is_like_no_setting_is_named_in_the_log(monkeypatch, caplog):
