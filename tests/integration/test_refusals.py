@@ -124,13 +124,13 @@ def test_requests():
 @pytest.mark.parametrize("kind", ["regex", "choice", "grammar"])
 def test_text_constraints_beside_tools(kind):
     value = ["a"] if kind == "choice" else "a"
-    fields = {"structured_outputs": StructuredOutputsParams(**{kind: value}), "tools": [object()]}
+    fields = {"structured_outputs": StructuredOutputsParams(**{kind: value}), "tools": [{}]}
     for tool_choice in ("auto", "required", None):
         with pytest.raises(ConflictingConstraints) as refused:
             check_request(plain_request(**fields, tool_choice=tool_choice))
         assert refused.value.location == f"structured_outputs.{kind}"
     check_request(plain_request(**fields, tool_choice="none"))
-    check_request(plain_request(structured_outputs=StructuredOutputsParams(json="{}"), tools=[object()]))
+    check_request(plain_request(structured_outputs=StructuredOutputsParams(json="{}"), tools=[{}]))
 
 
 def ask(**fields):
