@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from vllm.exceptions import VLLMValidationError
-from vllm.sampling_params import StructuredOutputsParams
+from vllm.sampling_params import StructuredOutputsParams, check_json_nesting
 
 from infernix_plugin.entrypoints.ignored_fields import refuse_ignored_members
 from infernix_plugin.entrypoints.refusals import refusal
@@ -24,7 +24,7 @@ from infernix_plugin.entrypoints.response_formats import (
 )
 from infernix_plugin.entrypoints.tools.members import INPUT_SCHEMA, refuse_ignored_in_function
 from infernix_plugin.errors import ConflictingConstraints, ConstraintError, InvalidGrammar, bounded, excerpt
-from infernix_plugin.structured_output.tag_fault import fault_of
+from infernix_plugin.structured_output.tag_fault import fault_of, judged_alone
 
 FIELD = "structured_outputs"
 KINDS = {
@@ -96,24 +96,35 @@ def check_messages_fields(request: Any) -> Any:
     return request
 
 
-def check_tag(judge: Callable[[], None], tag: Any, field: str) -> None:
-    """Let vLLM judge a structural tag, and say where the tag is wrong if it is.
+def check_tag(judge: Callable[[Any], None], tag: Any, field: str) -> None:
+    """Let vLLM judge what it can of a structural tag, and say where the tag is wrong if it is.
+
+    The rest, schemas and the names of tokens, is judged when the tag is compiled.
 
     Args:
-        judge: vLLM's own judgement, which says that.
+        judge: vLLM's own judgement of a tag, which says that it is wrong.
         tag: the JSON text.
         field: of the request, that holds it.
 
     Raises:
         VLLMValidationError: becomes an HTTP 400.
     """
+    if not isinstance(tag, str) or not tag:
+        judge(tag)
+        return
+    check_json_nesting(tag, structural_tag=True)
+    place = f"{FIELD}.structural_tag" if field == FIELD else field
     try:
-        judge()
+        judged = judged_alone(tag)
+        if judged is not None:
+            judge(judged)
     except VLLMValidationError:
-        fault = fault_of(tag) if isinstance(tag, str) else None
+        fault = fault_of(tag)
         if fault is None:
             raise
-        raise refusal(fault, f"{FIELD}.structural_tag" if field == FIELD else field) from fault
+        raise refusal(fault, place) from fault
+    except ConstraintError as fault:
+        raise refusal(fault, place) from fault
 
 
 def read_structured_outputs(given: Any) -> StructuredOutputsParams:

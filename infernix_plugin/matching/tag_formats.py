@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, get_args
@@ -61,6 +61,46 @@ def parts(form: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for index, rule in enumerate(listed(form, "rules")):
         if isinstance(rule, list) and len(rule) == 2:
             yield f"rules/{index}/1", rule[1]
+
+
+def with_parts(form: Mapping[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Return a format with something else in the place of each format that it directly holds.
+
+    Args:
+        form: the format.
+        change: gets the end of the JSON Pointer and the part, as it is written, and returns the new part.
+    """
+    new = dict(form)
+    if "content" in form:
+        new["content"] = change("content", form["content"])
+    for name in ("elements", "tags"):
+        if isinstance(form.get(name), list):
+            new[name] = [change(f"{name}/{at}", part) for at, part in enumerate(form[name])]
+    if isinstance(form.get("rules"), list):
+        new["rules"] = [
+            [rule[0], change(f"rules/{at}/1", rule[1])] if isinstance(rule, list) and len(rule) == 2 else rule
+            for at, rule in enumerate(form["rules"])
+        ]
+    return new
+
+
+def token_names(form: Any) -> Iterator[tuple[str, str]]:
+    """Yield the tokens that a format names by their texts, each with the JSON Pointer of where it does.
+
+    Raises:
+        ConstraintTooLarge: formats are nested more deeply than :data:`MAX_NESTING`.
+    """
+    for place, part in formats("#/format", form):
+        named = [("token", part.get("token"))] if part.get("type") == "token" else []
+        for end in ("begin", "end"):
+            if isinstance(part.get(end), Mapping):
+                named.append((f"{end}/token", part[end].get("token")))
+        for name in ("trigger_tokens", "exclude_tokens"):
+            named += [(f"{name}/{at}", token) for at, token in enumerate(listed(part, name))]
+        if part.get("type") == "token_dispatch":
+            rules = enumerate(listed(part, "rules"))
+            named += [(f"rules/{at}/0", rule[0]) for at, rule in rules if isinstance(rule, list) and rule]
+        yield from ((f"{place}/{key}", token) for key, token in named if isinstance(token, str))
 
 
 @cache

@@ -17,6 +17,7 @@ from infernix_plugin.grammar.normalize import normalize
 from infernix_plugin.grammar.options import GrammarOptions
 from infernix_plugin.grammar.structural_tag import PLAIN, schema_grammar
 from infernix_plugin.matching.engines.rehearsal import MAX_RULES, check_size
+from infernix_plugin.matching.tag_formats import with_parts
 from infernix_plugin.matching.tag_notations import check_anchors, check_notation
 from infernix_plugin.matching.terminals import with_equal_exclusions
 
@@ -50,20 +51,7 @@ class _Schemas:
             return form
         if form.get("type") == "regex":
             check_anchors(form.get("pattern"), f"{place}/pattern")
-        inner = dict(form)
-        if "content" in form:
-            inner["content"] = self.replaced(form["content"], f"{place}/content")
-        for name in ("elements", "tags"):
-            if isinstance(form.get(name), list):
-                inner[name] = [self.replaced(part, f"{place}/{name}/{at}") for at, part in enumerate(form[name])]
-        if isinstance(form.get("rules"), list):
-            inner["rules"] = [
-                [rule[0], self.replaced(rule[1], f"{place}/rules/{at}/1")]
-                if isinstance(rule, list) and len(rule) == 2
-                else rule
-                for at, rule in enumerate(form["rules"])
-            ]
-        return inner
+        return with_parts(form, lambda key, part: self.replaced(part, f"{place}/{key}"))
 
     def _written(self, built: Grammar, place: str) -> str:
         try:

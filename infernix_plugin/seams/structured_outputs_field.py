@@ -25,7 +25,7 @@ def _replace_tag(original: Any) -> Any:
     def validate_structural_tag_payload(payload: Any, *, parameter: str) -> None:
         from infernix_plugin.entrypoints.structured_outputs import check_tag
 
-        check_tag(functools.partial(original, payload, parameter=parameter), payload, parameter)
+        check_tag(functools.partial(original, parameter=parameter), payload, parameter)
 
     return validate_structural_tag_payload
 
@@ -65,7 +65,8 @@ RESPONSES = Seam(
 TAG = Seam(
     module="vllm.entrypoints.generate.base.protocol",
     attribute="validate_structural_tag_payload",
-    reason="It says that a structural tag is wrong, and neither where nor why.",
+    reason="It says that a structural tag is wrong, and neither where nor why; it refuses schemas that are "
+    "enforced here, and tokens by name, which need the vocabulary.",
     replace=_replace_tag,
     parameters=("payload", "parameter"),
 )

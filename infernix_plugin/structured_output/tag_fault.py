@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any
 
 from infernix_plugin.errors import InvalidGrammar, bounded, excerpt
+from infernix_plugin.grammar.structural_tag import PLAIN
 from infernix_plugin.matching.engines.xgrammar import REFUSED, reason_of
-from infernix_plugin.matching.tag_formats import listed, members, parts
+from infernix_plugin.matching.tag_formats import check_formats, members, parts, token_names, with_parts
 from infernix_plugin.structured_output.structural_tag import TYPE, older_place, present_form
 
 MOST_TRIED = 1000
@@ -26,18 +27,51 @@ _OLDER = {"begin": "a string", "schema": "a JSON Schema", "end": "a string"}
 def fault_of(text: str, reason: str | None = None) -> InvalidGrammar | None:
     """Say what is wrong with the JSON text of a structural tag, and where; ``None`` if xgrammar takes it.
 
+    JSON Schemas in the plain style are not looked at: they are judged when the tag is compiled.
+
     Args:
         text: the tag as a client wrote it.
-        reason: why xgrammar refused it, if that is known. Otherwise it is asked, without a vocabulary, as vLLM asks it:
-            then a token that is written as a string is wrong.
+        reason: why xgrammar refused it, if that is known. Otherwise it is asked, without a vocabulary, unless the tag
+            names tokens, which need one.
+
+    Raises:
+        ConstraintTooLarge: formats are nested too deeply.
     """
     try:
-        tag = json.loads(text)
+        tag = _read(text)
+        return _content_fault(tag, reason)
+    except InvalidGrammar as fault:
+        return fault
+
+
+def judged_alone(text: str) -> str | None:
+    """Return what of a structural tag xgrammar can judge without a vocabulary; ``None`` if it names tokens.
+
+    xgrammar refuses schemas that this package enforces, so schemas that it will not get are left out.
+
+    Raises:
+        InvalidGrammar: the outer form is wrong, or a format has an unknown member.
+        ConstraintTooLarge: formats are nested too deeply.
+    """
+    form = present_form(_read(text))
+    if any(token_names(form)):
+        return None
+    return json.dumps({"type": TYPE, "format": _without_schemas(form)})
+
+
+def _read(text: str) -> dict[str, Any]:
+    """Read a tag whose outer form is right and whose formats have known members only."""
+    try:
+        tag: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:
-        return InvalidGrammar(f"The structural tag is no JSON: {error.msg}", location=f"{error.lineno}:{error.colno}")
+        place = f"{error.lineno}:{error.colno}"
+        raise InvalidGrammar(f"The structural tag is no JSON: {error.msg}", location=place) from None
     except (ValueError, RecursionError):
-        return InvalidGrammar("The structural tag is no JSON that can be read.")
-    return shape_fault(tag) or _content_fault(tag, reason)
+        raise InvalidGrammar("The structural tag is no JSON that can be read.") from None
+    if (fault := shape_fault(tag)) is not None:
+        raise fault
+    check_formats(present_form(tag))
+    return tag
 
 
 def fault_behind(error: InvalidGrammar, text: str) -> InvalidGrammar | None:
@@ -80,10 +114,15 @@ def _no_object(name: str, place: str, value: Any) -> InvalidGrammar:
 
 
 def _content_fault(tag: dict[str, Any], reason: str | None) -> InvalidGrammar | None:
-    form = present_form(tag)
-    reason = reason or _refusal(form)
+    form = _without_schemas(present_form(tag))
+    names = list(token_names(form))
+    if reason is None and not names:
+        reason = _refusal(form)
     if reason is None:
         return None
+    unknown = next((place for place, name in names if reason.startswith(f'Token string "{name}"')), None)
+    if unknown is not None:
+        return InvalidGrammar(f"{REFUSED}: {bounded(reason)}", location=unknown)
     fault = _fault_in(*_refused_part(form, reason), reason)
     if "format" not in tag and fault.location is not None:
         fault.location = older_place(fault.location)
@@ -124,17 +163,17 @@ def _alone(form: Any) -> Any:
     """Return a format whose parts are of no account."""
     if not isinstance(form, Mapping):
         return form
-    alone = dict(form)
-    if "content" in form:
-        alone["content"] = _FILLER
-    if listed(form, "elements"):
-        alone["elements"] = [_FILLER for _ in form["elements"]]
-    if listed(form, "tags"):
-        alone["tags"] = [_alone(tag) for tag in form["tags"]]
-    if listed(form, "rules"):
-        rules = form["rules"]
-        alone["rules"] = [[rule[0], _FILLER] if isinstance(rule, list) and len(rule) == 2 else rule for rule in rules]
-    return alone
+    return with_parts(form, lambda key, part: _alone(part) if key.startswith("tags/") else _FILLER)
+
+
+def _without_schemas(form: Any) -> Any:
+    """Return a format in which schemas in the plain style say nothing."""
+    if not isinstance(form, Mapping):
+        return form
+    schema = form.get("json_schema")
+    if form.get("type") == "json_schema" and form.get("style", PLAIN) == PLAIN and isinstance(schema, Mapping | bool):
+        return {**form, "json_schema": True}
+    return with_parts(form, lambda _, part: _without_schemas(part))
 
 
 def _refusal(form: Any) -> str | None:

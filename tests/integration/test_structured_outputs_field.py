@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from vllm.entrypoints.generate.base import protocol
 from vllm.exceptions import VLLMValidationError
 from vllm.sampling_params import StructuredOutputsParams
 
@@ -220,6 +221,40 @@ def test_a_structural_tag_that_only_vllm_refuses_keeps_its_error():
         judged(json.dumps({"type": "structural_tag", "format": {"type": "any_text"}}), "structured_outputs")
     with pytest.raises(VLLMValidationError, match=r"Invalid\."):
         judged(5, "structured_outputs")
+
+
+def by_vllm(tag, field):
+    """Judge a tag with vLLM's own function behind the seam."""
+    TAG.replace(protocol.validate_structural_tag_payload)(tag, parameter=field)
+
+
+FOUR = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 5, "exclusiveMinimum": True}
+
+
+@pytest.mark.parametrize("field", ["structured_outputs", "response_format"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"type": "token", "token": "</think>"},
+        {"type": "any_tokens", "exclude_tokens": ["</think>"]},
+        {"type": "json_schema", "json_schema": FOUR},
+        {"type": "json_schema", "json_schema": {"type": "array", "items": [{"const": 1}], "additionalItems": False}},
+        {"type": "json_schema", "json_schema": {"prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1}},
+        {"type": "json_schema", "json_schema": {"type": "objct"}},
+    ],
+    ids=json.dumps,
+)
+def test_vllm_does_not_judge_schemas_and_names_of_tokens(form, field):
+    by_vllm(json.dumps({"type": "structural_tag", "format": form}), field)
+
+
+def test_vllm_judges_the_rest():
+    with pytest.raises(VLLMValidationError, match="not closed") as refused:
+        by_vllm(json.dumps({"type": "structural_tag", "format": {"type": "regex", "pattern": "("}}), "x")
+    assert refused.value.parameter == "#/format/pattern"
+    nested = '{"a":' * 5000 + "1" + "}" * 5000
+    with pytest.raises(VLLMValidationError, match="nested too deeply"):
+        by_vllm(nested, "x")
 
 
 def test_the_outer_form_of_a_tag_as_a_response_format():

@@ -80,6 +80,46 @@ def test_what_a_tag_cannot_enforce_is_refused_with_its_place(compiler, schema, i
 
 
 @pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        (
+            {
+                "$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 5,
+                "exclusiveMinimum": True, "maximum": 9,
+            },
+            "6", "5",
+        ),
+        ({"type": "array", "items": [{"const": 1}], "additionalItems": False, "minItems": 1}, "[1]", "[1, 1]"),
+        ({"type": "array", "prefixItems": [{"const": 1}, {"const": 2}], "maxItems": 1}, "[1]", "[1, 2]"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("inside", [False, True])
+def test_schemas_that_xgrammar_would_refuse(compiler, schema, right, wrong, inside) -> None:
+    compiled = compiler.compile_structural_tag(placed(schema, inside)[0])
+    around = "<f>{}</f>" if inside else "{}"
+    assert accepts(compiled, around.format(right))
+    assert not accepts(compiled, around.format(wrong))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_wrong_schema_has_the_place_of_its_keyword(compiler, inside) -> None:
+    text, place = placed({"type": "objct"}, inside)
+    with pytest.raises(ConstraintError) as caught:
+        compiler.compile_structural_tag(text)
+    assert caught.value.location == f"{place}/type"
+    assert "object" in str(caught.value)
+
+
+def test_tokens_by_name(compiler) -> None:
+    form = {"type": "sequence", "elements": [{"type": "any_tokens", "exclude_tokens": ["</think>"]}]}
+    form["elements"].append({"type": "token", "token": "</think>"})
+    session = compiler.compile_structural_tag(tag_of(form)).session()
+    assert session.preview([97, 98, CLOSE, END]) == 4
+    with pytest.raises(InvalidGrammar, match='"<no>" not found'):
+        compiler.compile_structural_tag(tag_of({"type": "token", "token": "<no>"}))
+
+
+@pytest.mark.parametrize(
     ("form", "place", "said"),
     [
         ({"type": "const_string", "vale": "a", "value": "b"}, "#/format", "value"),

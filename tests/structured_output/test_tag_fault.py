@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infernix_plugin.structured_output.tag_fault import MOST_TRIED, fault_of
+from infernix_plugin.structured_output.tag_fault import MOST_TRIED, fault_of, judged_alone
 
 
 def tag(form):
@@ -35,7 +35,14 @@ WRONG = {
     "regex": (tag({"type": "regex", "pattern": "("}), "#/format/pattern", "position 2: The parenthesis is not closed"),
     "grammar": (tag({"type": "grammar", "grammar": "root ::= a"}), "#/format/grammar", 'Rule "a" is not defined'),
     "schema": (
-        tag({"type": "json_schema", "json_schema": {"type": "strin"}}), "#/format/json_schema", 'type "strin"'
+        tag({"type": "json_schema", "style": "qwen_xml", "json_schema": {"type": "strin"}}), "#/format/json_schema",
+        'type "strin"',
+    ),
+    "unknown member": (tag({**TRIGGERED, "trigers": [], "tags": []}), "#/format", "Did you mean triggers?"),
+    "the schema's name": (tag({"type": "json_schema", "json_shema": {}}), "#/format", "Did you mean json_schema?"),
+    "the end's name": (
+        tag({**TRIGGERED, "tags": [{"begin": "<f>", "content": TEXT, "ennd": "e"}]}), "#/format/tags/0",
+        "Did you mean end?",
     ),
     "tag": (tag({**TRIGGERED, "tags": [{"begin": "<f>", "content": TEXT}]}), "#/format/tags/0", "end"),
     "content of a tag": (
@@ -56,10 +63,6 @@ WRONG = {
     ),
     "older: begin": (
         json.dumps({**OLDER, "structures": [{"begin": 3, "schema": {}, "end": "e"}]}), "#/structures/0/begin", "string"
-    ),
-    "older: schema": (
-        json.dumps({**OLDER, "structures": [FIRST, {**FIRST, "schema": {"type": "x"}}]}),
-        "#/structures/1/schema", 'type "x"',
     ),
     "older: trigger": (json.dumps({**OLDER, "triggers": ["<g>"]}), "#", "match any trigger"),
 }  # fmt: skip
@@ -85,7 +88,7 @@ def test_right_tags_have_no_fault(text):
 def test_a_reason_that_is_known_is_looked_for():
     """The server, which has a vocabulary, does not stumble over the token that comes first."""
     form = {"type": "sequence", "elements": [{"type": "token", "token": "<x>"}, {"type": "regex", "pattern": "("}]}
-    assert fault_of(tag(form)).location == "#/format/elements/0"
+    assert fault_of(tag(form)) is None, "names of tokens need a vocabulary"
     known = fault_of(tag(form), "Regex parsing error at position 2: The parenthesis is not closed.")
     assert known.location == "#/format/elements/1/pattern"
     assert fault_of(tag(form), "some reason of the vocabulary").location == "#/format"
@@ -98,6 +101,39 @@ def test_a_tag_with_more_parts_than_are_tried_has_its_reason():
     assert "The parenthesis is not closed" in str(fault)
 
 
+NAMES = {
+    "token": ({"type": "token", "token": "<t>"}, "token"),
+    "any tokens": ({"type": "any_tokens", "exclude_tokens": [1, "<t>"]}, "exclude_tokens/1"),
+    "trigger": (
+        {
+            "type": "token_triggered_tags",
+            "trigger_tokens": ["<t>"],
+            "tags": [{"begin": "a", "content": TEXT, "end": "b"}],
+        },
+        "trigger_tokens/0",
+    ),
+    "begin": ({"type": "tag", "begin": {"type": "token", "token": "<t>"}, "content": TEXT, "end": "b"}, "begin/token"),
+    "dispatch": ({"type": "token_dispatch", "rules": [[3, TEXT], ["<t>", TEXT]]}, "rules/1/0"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_token_has(name):
+    form, place = NAMES[name]
+    form = tag({"type": "optional", "content": form})
+    assert judged_alone(form) is None
+    fault = fault_of(form, 'Token string "<t>" not found in vocabulary')
+    assert fault.location == f"#/format/content/{place}"
+
+
+@pytest.mark.parametrize("schema", [{"type": "strin"}, {"items": [{"const": 1}]}, False])
+def test_schemas_in_the_plain_style_are_not_judged_here(schema):
+    form = {"type": "plus", "content": {"type": "json_schema", "json_schema": schema}}
+    assert fault_of(tag(form)) is None
+    assert json.loads(judged_alone(tag(form)))["format"]["content"] == {"type": "json_schema", "json_schema": True}
+    assert fault_of(json.dumps({**OLDER, "structures": [{**FIRST, "schema": schema}]})) is None
+
+
 LEAVES = (
     {"type": "const_string", "value": "a"},
     {"type": "regex", "pattern": "[a-z]+"},
@@ -106,7 +142,6 @@ LEAVES = (
 )
 BREAKS = {
     "regex": ("pattern", "("),
-    "json_schema": ("json_schema", {"type": "x"}),
     "grammar": ("grammar", "root ::= y"),
 }
 

@@ -289,5 +289,5 @@ class _Matcher:
 def reason_of(error: Exception) -> str:
     """Return what an error of xgrammar says, without the time and the line of its own source."""
     lines = str(error).strip().splitlines()
-    said = _SOURCE.sub("", lines[-1]).removeprefix("Invalid structural tag error: ") if lines else ""
+    said = _SOURCE.sub("", lines[-1]).rpartition("Invalid structural tag error: ")[2] if lines else ""
     return said or type(error).__name__
