@@ -34,7 +34,8 @@ in bfloat16. {len(LENGTHS)} greedy requests at once, prompts of {", ".join(map(s
 each. Transformers judges in float32, given the engine's own text:
 
 - **equal**: tokens that are transformers' own choice; **ties**: those that are not, and whose logits are within a bound
-  of the best one, in float32 or in transformers' own bfloat16. At least {BEST:.0%} must be equal and the others tied.
+  of the best one, in float32, in transformers' own bfloat16, or in float32 if an expert of the token is exchanged for
+  one that bfloat16 cannot tell from it. At least {BEST:.0%} must be equal and the others tied.
 - **gap**: how far a token's logit is below the best one at most; **mean**: the mean absolute difference of the tokens'
   log-probabilities, at most {MEAN}.
 - **as plain**: tokens that are those of the batch without cache and speculation, up to where a request takes another

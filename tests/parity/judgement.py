@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from tests.parity.checkpoints import Bounds, Checkpoint
+from tests.parity.expert_ties import opinions
 
 BEST = 0.95
 """Least share of tokens that are the best one."""
@@ -95,7 +96,8 @@ class Judge:
     """The model in transformers; ``changes`` of its configuration make another one of the same weights.
 
     float32 decides. A token that is not its best one is tied if its logit is within the bound, or if it is for the same
-    model in the checkpoint's own bfloat16: there an expert that ties may be another one.
+    model in the checkpoint's own bfloat16, where an expert that ties may be another one, or in float32 if one that ties
+    at this token is exchanged.
     """
 
     def __init__(self, checkpoint: Checkpoint, prompts: Sequence[list[int]], **changes: Any) -> None:
@@ -112,6 +114,8 @@ class Judge:
             tied = behind < tie
             if not tied.all():
                 tied = tied | (self._opinion(torch.bfloat16, prompt, tokens)[0] < tie)
+            for index in (~tied).nonzero().flatten().tolist():
+                tied[index] = self._best_by_an_exchange(prompt, tokens, index)
             outputs.append(Judged(tokens, behind, (expected - torch.tensor(logprobs)).abs(), tied))
         return Verdict(outputs, self._checkpoint.bounds)
 
@@ -125,6 +129,13 @@ class Judge:
             behind = logits.amax(1) - logits.gather(1, chosen)[:, 0]
             self._known[dtype, key] = behind, logits.log_softmax(1).gather(1, chosen)[:, 0]
         return self._known[dtype, key]
+
+    def _best_by_an_exchange(self, prompt: list[int], tokens: list[int], index: int) -> bool:
+        position = len(prompt) + index - 1
+        with torch.no_grad():
+            others = opinions(self._model(torch.float32), [*prompt, *tokens], position)
+            behind = (logits[position].max() - logits[position, tokens[index]] for logits in others)
+            return any(float(gap) < self._checkpoint.bounds.tie for gap in behind)
 
     def _model(self, dtype: torch.dtype) -> Any:
         from transformers import AutoConfig, AutoModelForCausalLM
