@@ -226,7 +226,7 @@ def test_a_build_that_nobody_waits_for_ends_and_is_forgotten(pool: ThreadPoolExe
 
 def test_who_joins_a_build_while_it_is_given_up_builds_it(pool: ThreadPoolExecutor) -> None:
     cache: BuildCache[Thing] = BuildCache(100, 1)
-    started, given_up = threading.Event(), threading.Event()
+    started, stopping, given_up = threading.Event(), threading.Event(), threading.Event()
 
     def build() -> Thing:
         started.set()
@@ -234,11 +234,13 @@ def test_who_joins_a_build_while_it_is_given_up_builds_it(pool: ThreadPoolExecut
             while True:
                 interest.check()
         finally:
+            stopping.set()
             assert given_up.wait(PATIENCE)
 
     first = Client(pool, cache, "a", build)
     assert started.wait(PATIENCE)
     first.leave()
+    assert stopping.wait(PATIENCE)  # who joins before that keeps the build alive
     late = Client(pool, cache, "a", lambda: Thing("late"))
     waited(cache, 1)
     given_up.set()
