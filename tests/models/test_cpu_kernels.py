@@ -77,7 +77,7 @@ def arguments():
     from vllm import EngineArgs
 
     given = object.__new__(EngineArgs)
-    given.model, given.additional_config = "some/name", {}
+    given.model, given.additional_config, given.hf_overrides = "some/name", {}, {}
     return given
 
 

@@ -63,7 +63,7 @@ def start(monkeypatch, speculation, *, v2=False):
     )
     seam = engine_arguments.SEAM.replace(lambda self: config)
     arguments = object.__new__(EngineArgs)  # as they are by default, without what making them would load
-    arguments.model, arguments.additional_config = "some/name", {}
+    arguments.model, arguments.additional_config, arguments.hf_overrides = "some/name", {}, {}
     return seam(arguments)
 
 
