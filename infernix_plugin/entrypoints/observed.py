@@ -22,13 +22,29 @@ _ERROR = "event: error\n"
 _FAILED_CHAT = _DATA + '{"error":'
 
 
+class EmptyEnd(str):
+    """The text of an output that ended before it began: empty, but something that is worth sending.
+
+    vLLM sends nothing of a choice while it has neither a token nor text, not even why it ended, as by an abort.
+    """
+
+    def __bool__(self) -> bool:
+        return True
+
+
 class Watch:
     """The records of one response that have not been published yet, by the index of their choice."""
 
-    def __init__(self, choice_of: Callable[[Any], Iterable[tuple[int, Any]]] | None = None) -> None:
-        """Take ``(index of the choice, completion)`` from each result with ``choice_of``; else results are outputs."""
+    def __init__(
+        self, choice_of: Callable[[Any], Iterable[tuple[int, Any]]] | None = None, *, streams: bool = False
+    ) -> None:
+        """Take ``(index of the choice, completion)`` from each result with ``choice_of``; else results are outputs.
+
+        With ``streams``, an output that ended before its first token is made one that vLLM sends; see `EmptyEnd`.
+        """
         self._choices_of = choice_of or (lambda result: [(output.index, output) for output in result.outputs])
         self._records: dict[int, Record] = {}
+        self._streams = streams
 
     @property
     def has_records(self) -> bool:
@@ -67,6 +83,8 @@ class Watch:
             record = getattr(output, FIELD, None)
             if record is not None:
                 self._records[index] = record
+                if self._streams and not output.token_ids and not output.text:
+                    output.text = EmptyEnd()
         return result
 
 

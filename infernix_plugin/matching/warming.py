@@ -12,6 +12,7 @@ import numpy as np
 from infernix_plugin.errors import ConstraintError
 from infernix_plugin.framing.tools.contract import Tool, ToolContract
 from infernix_plugin.framing.tools.markup import CALL_OPEN
+from infernix_plugin.grammar import interest
 from infernix_plugin.grammar.constraint import OutputConstraint
 from infernix_plugin.matching.compiled import CompiledGrammar
 from infernix_plugin.matching.compiler import ConstraintCompiler
@@ -33,12 +34,17 @@ def warm(compiler: ConstraintCompiler) -> None:
     """Use everything once. Takes seconds for a large vocabulary; the compiler's cache and its counts stay as they are.
 
     A vocabulary that cannot write one of the samples is left to its first request.
+
+    Raises:
+        CompileAbandoned: the interpreter only waits for this.
     """
     for constraint, text in _CONTENT:
+        interest.check()
         with contextlib.suppress(ConstraintError):
             _walk(compiler.build(Job(constraint)), [], text)
     opening = compiler.domain.control_id(CALL_OPEN)
     if opening is not None:
+        interest.check()
         with contextlib.suppress(ConstraintError):
             _walk(compiler.build(Job(contract=_CALLS)), [opening], _CALL)
 

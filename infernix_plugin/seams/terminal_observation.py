@@ -73,7 +73,7 @@ def _replace_chat_stream(publish: Callable[[Watch, Any], Any]) -> Callable[[Any]
         ) -> AsyncIterator[Any]:
             from infernix_plugin.entrypoints.observed import Watch
 
-            watch = Watch()
+            watch = Watch(streams=True)
             async for part in original(self, request, watch.outputs(result_generator), *args, **kwargs):
                 yield publish(watch, part)
 
@@ -108,7 +108,7 @@ def _replace_completion_events(original: Any) -> Any:
             prompt, outputs = result
             return [(output.index + prompt * (request.n or 1), output) for output in outputs.outputs]
 
-        watch = Watch(choices_of)
+        watch = Watch(choices_of, streams=True)
         watched = watch.outputs(result_generator)
         async for event in original(self, request, engine_inputs, watched, *args, **kwargs):
             yield watch.mark_event(event)

@@ -88,10 +88,14 @@ class RequestCompiler:
         return self._compiler is not None
 
     def start_warming(self) -> threading.Thread:
-        """Read the vocabulary and index it in the background, so that no request waits for it. Once is enough."""
+        """Read the vocabulary and index it in the background, so that no request waits for it. Once is enough.
+
+        A process that ends meanwhile waits for the thread, which then stops early: a daemon would be ended inside the
+        native code of an engine, and the whole process with it, by a segmentation fault.
+        """
         with self._lock:
             if self._warming is None:
-                self._warming = threading.Thread(target=self._warm, name="infernix-warming", daemon=True)
+                self._warming = threading.Thread(target=self._warm, name="infernix-warming", daemon=False)
                 self._warming.start()
             return self._warming
 

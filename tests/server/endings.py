@@ -129,5 +129,14 @@ def send(url: str, name: str, structured: dict[str, Any], *, stream: bool, token
 
 def running(server: Any) -> float:
     """Return how many outputs the engines of a server write now."""
-    text = server.metrics_text()
-    return sum(map(float, re.findall(r"^vllm:num_requests_running\{.*\} (\S+)$", text, re.MULTILINE)))
+    return _gauge(server, "vllm:num_requests_running")
+
+
+def waiting(server: Any) -> float:
+    """Return how many outputs wait for the others."""
+    return _gauge(server, "vllm:num_requests_waiting")
+
+
+def _gauge(server: Any, name: str) -> float:
+    found = re.findall(rf"^{name}\{{.*\}} (\S+)$", server.metrics_text(), re.MULTILINE)
+    return sum(map(float, found))

@@ -22,7 +22,7 @@ from benchmarks.server_watch import our_metrics
 from benchmarks.soak_server import soak, stop_token
 from infernix_plugin.entrypoints.demo.server import serve
 from tests.hostile.corpus import FAMILIES
-from tests.server.endings import BOTH, ENDPOINTS, running, send
+from tests.server.endings import BOTH, ENDPOINTS, running, send, waiting
 from tests.server.exploding import COMPILE, ENDLESS, LOGITS, MESSAGE, WORKER
 
 pytestmark = pytest.mark.server
@@ -37,10 +37,12 @@ FEW_BLOCKS = 14
 SLOW = FAMILIES["schema"]["many patterns"]().source
 """Compiled for seconds."""
 LONG = {"regex": "[a-z]{300,400}"}
+LASTING = {"regex": "[a-z]{20000,}"}
+MAX_RUNNING = 32
 OPTIONS = (
     "--served-model-name=tiny",
     "--max-model-len=2048",
-    "--max-num-seqs=32",
+    f"--max-num-seqs={MAX_RUNNING}",
     "--enforce-eager",
     "--no-enable-prefix-caching",  # its blocks are as large as a step here, and then prompts run one after another
     "--enable-scale-out",
@@ -186,7 +188,7 @@ def test_clients_that_leave_together_leave_nothing_behind(server):
     before = count(server, "infernix_requests_total", kind="regex", outcome="abort")
 
     async def leaves(client):
-        stream = await ask(client, {"regex": "[a-z]{20000,}"}, stream=True, max_tokens=ENDLESS)
+        stream = await ask(client, LASTING, stream=True, max_tokens=ENDLESS)
         await anext(stream)
         await stream.close()
 
@@ -282,28 +284,57 @@ def test_what_only_the_engine_core_refuses_is_told_to_the_client_alone(server, e
     assert server.error_lines() == errors
 
 
-@pytest.mark.parametrize(("endpoint", "stream"), BOTH, ids=[f"{name}-{stream}" for name, stream in BOTH])
-def test_a_pause_ends_what_runs_and_every_output_has_its_record(server, endpoint, stream):
-    if endpoint in ("responses", "messages"):
-        pytest.skip("vLLM has no word for an abort in this protocol")
-    outputs = ENDPOINTS[endpoint].outputs
+ABORTED = [(name, stream) for name, stream in BOTH if name not in ("responses", "messages")]
+"""vLLM has no word for an abort in the protocols of the others."""
 
-    def pause():
-        until(lambda: running(server) >= outputs, "it runs")
-        httpx.post(f"{server.url}/pause", timeout=60, trust_env=False).raise_for_status()
-        httpx.post(f"{server.url}/resume", timeout=60, trust_env=False).raise_for_status()
 
-    with log_of(server) as log, ThreadPoolExecutor(1) as threads:
-        paused = threads.submit(pause)
-        answer = send(server.url, endpoint, {"regex": "[a-z]{20000,}"}, stream=stream, tokens=ENDLESS)
-        assert answer.status == 200
-        paused.result()
-        lines = log(outputs)
+def refresh_gauges(server):
+    """Wait until nothing is said to run. vLLM's gauges keep what they showed before a pause, until a step follows."""
+    send(server.url, "chat", {"choice": ["red"]}, stream=False)
+    until(lambda: running(server) == waiting(server) == 0, "nothing runs")
+
+
+def pause(server):
+    """Let the engine abort everything, and go on."""
+    httpx.post(f"{server.url}/pause", timeout=60, trust_env=False).raise_for_status()
+    httpx.post(f"{server.url}/resume", timeout=60, trust_env=False).raise_for_status()
+
+
+def check_that_all_are_aborted(answer, outputs):
+    assert answer.status == 200
+    assert sorted(answer.choices) == list(range(outputs))
     assert {reason for reason, _ in answer.choices.values()} == {"abort"}
     for _, record in answer.choices.values():
         assert (record["kind"], record["complete"], record["terminated"]) == ("regex", False, False)
-    assert sorted(answer.choices) == list(range(outputs))
-    assert {line["outcome"] for line in lines} == {"abort"}
+
+
+@pytest.mark.parametrize(("endpoint", "stream"), ABORTED, ids=[f"{name}-{stream}" for name, stream in ABORTED])
+def test_a_pause_ends_what_runs_and_every_output_has_its_record(server, endpoint, stream):
+    outputs = ENDPOINTS[endpoint].outputs
+    refresh_gauges(server)
+    with log_of(server) as log, ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(send, server.url, endpoint, LASTING, stream=stream, tokens=ENDLESS)
+        until(lambda: running(server) >= outputs, "it runs")
+        pause(server)
+        check_that_all_are_aborted(answer.result(), outputs)
+        assert {line["outcome"] for line in log(outputs)} == {"abort"}
+
+
+@pytest.mark.parametrize(("endpoint", "stream"), ABORTED, ids=[f"{name}-{stream}" for name, stream in ABORTED])
+def test_a_pause_ends_what_has_no_token_yet_and_every_output_has_its_record(server, endpoint, stream):
+    """Others run in its place. In vLLM's streams of text, a choice that never wrote never ends either."""
+    outputs = ENDPOINTS[endpoint].outputs
+    refresh_gauges(server)
+    with log_of(server) as log, ThreadPoolExecutor(2) as threads:
+        others = threads.submit(send, server.url, "chat", LASTING, stream=True, tokens=ENDLESS, n=MAX_RUNNING)
+        until(lambda: running(server) >= MAX_RUNNING, "the others run")
+        answer = threads.submit(send, server.url, endpoint, LASTING, stream=stream, tokens=ENDLESS)
+        until(lambda: waiting(server) >= outputs, "it waits")
+        pause(server)
+        check_that_all_are_aborted(others.result(), MAX_RUNNING)
+        check_that_all_are_aborted(answer.result(), outputs)
+        log(MAX_RUNNING + outputs)
+    assert {record["mask_positions"] for _, record in answer.result().choices.values()} == {0}
 
 
 def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is_clean(server, tiny_model, tmp_path):
@@ -313,7 +344,7 @@ def test_a_fault_in_the_worker_ends_every_request_with_an_error_and_a_restart_is
 
     async def writes(client):
         try:
-            stream = await ask(client, {"regex": "[a-z]{20000,}"}, stream=True, max_tokens=ENDLESS)
+            stream = await ask(client, LASTING, stream=True, max_tokens=ENDLESS)
             async for chunk in stream:
                 if chunk.choices[0].delta.content:
                     break
