@@ -153,6 +153,7 @@ committed, and the server's metrics to what the clients saw.
 
 {table}
 Slopes are least squares over resident memory. {memory}
+Helpers are processes that compile; one that has grown by 256 MiB, a quarter of `max_compile_bytes`, is replaced.
 
 ![Every panel of the dashboard over the run](soak-server.png)
 

@@ -151,3 +151,13 @@ class ConstraintDeadEnd(ConstraintError):
 
 class NonFiniteLogits(ConstraintError):
     """At run time: the model produced NaN or infinite logits in a constrained row."""
+
+
+def kind_of_constraint_error(name: str) -> type[ConstraintError] | None:
+    """Return the class of that name, wherever in the package it is defined: an error that came from another process."""
+    pending: list[type[ConstraintError]] = [ConstraintError]
+    for kind in pending:
+        if kind.__name__ == name:
+            return kind
+        pending += kind.__subclasses__()
+    return None

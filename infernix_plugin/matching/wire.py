@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from infernix_plugin.errors import ConstraintError, InfernixError, for_log
+from infernix_plugin.errors import ConstraintError, InfernixError, for_log, kind_of_constraint_error
 from infernix_plugin.framing.phases import Framing
 from infernix_plugin.framing.tools.contract import CallChoice, Tool, ToolContract
 from infernix_plugin.grammar.constraint import ConstraintKind, OutputConstraint
@@ -149,14 +149,10 @@ def packed_error(error: Exception) -> Frames:
 def unpacked_error(frames: Frames) -> InfernixError:
     """Inverse of :func:`packed_error`; what is not of a constraint is an :class:`InfernixError`."""
     kind, message, location, hint = json.loads(frames[0])
-    for known in _kinds(ConstraintError):
-        if known.__name__ == kind:
-            return known(message, location=location, hint=hint)
-    return InfernixError(f"A compile failed: {message}")
-
-
-def _kinds(kind: type[ConstraintError]) -> list[type[ConstraintError]]:
-    return [kind, *(below for direct in kind.__subclasses__() for below in _kinds(direct))]
+    known = kind_of_constraint_error(kind)
+    if known is None:
+        return InfernixError(f"A compile failed: {message}")
+    return known(message, location=location, hint=hint)
 
 
 def _constraint(constraint: OutputConstraint | None) -> Any:

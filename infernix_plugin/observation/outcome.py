@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from infernix_plugin import errors
-from infernix_plugin.errors import ConstraintDeadEnd, ConstraintError, NonFiniteLogits
+from infernix_plugin.errors import ConstraintDeadEnd, ConstraintError, NonFiniteLogits, kind_of_constraint_error
 from infernix_plugin.grammar.constraint import ConstraintKind
 from infernix_plugin.structured_output import framed_output, structural_tag
 from infernix_plugin.structured_output.record import Record
@@ -45,7 +44,7 @@ def outcome_of(record: Record, finish_reason: Any) -> Outcome:
     """Return the outcome of a finished request; ``finish_reason`` is vLLM's, which says less."""
     if "error" not in record:
         return _BY_FINISH_REASON.get(str(finish_reason), Outcome.ERROR)
-    failed = getattr(errors, str(record["error"]["type"]), Exception)
+    failed = kind_of_constraint_error(record["error"]["type"]) or Exception
     return next((outcome for kind, outcome in _BY_ERROR.items() if issubclass(failed, kind)), Outcome.ERROR)
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from infernix_plugin import errors
-from infernix_plugin.errors import ConstraintError, InfernixError
+from infernix_plugin.errors import ConstraintError, InfernixError, kind_of_constraint_error
 from infernix_plugin.framing.branch import Branch
 
 KEY = "infernix"
@@ -65,10 +64,10 @@ def error_record(error: BaseException) -> Record:
 
 def error_from(record: Record) -> InfernixError:
     """Rebuild the error that :func:`error_record` described."""
-    kind: object = getattr(errors, str(record["type"]), None)
-    if isinstance(kind, type) and issubclass(kind, ConstraintError):
-        return kind(record["message"], location=record["location"], hint=record["hint"])
-    return InfernixError(record["message"])
+    kind = kind_of_constraint_error(record["type"])
+    if kind is None:
+        return InfernixError(record["message"])
+    return kind(record["message"], location=record["location"], hint=record["hint"])
 
 
 def attach(params: dict[str, Any] | None, record: Record, figures: EngineFigures | None = None) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from infernix_plugin import errors
 from infernix_plugin.entrypoints.options import check_request, check_sampling
 from infernix_plugin.entrypoints.refusals import failure, refusal
 from infernix_plugin.errors import ConflictingConstraints
+from infernix_plugin.grammar import budget
 from infernix_plugin.grammar.constraint import OutputConstraint
+from infernix_plugin.observation.outcome import outcome_of
 from infernix_plugin.structured_output.record import attach, detach, error_from, error_record
 from infernix_plugin.structured_output.structural_tag import StructuralTag
 from infernix_plugin.structured_output.translation import asked_of
@@ -48,16 +50,20 @@ def test_without_a_location_the_field_is_the_param():
 
 
 @pytest.mark.parametrize(
-    ("error", "status"),
+    ("error", "status", "outcome"),
     [
-        (errors.ConstraintDeadEnd("x", hint="y"), 422),
-        (errors.NonFiniteLogits("x"), 500),
-        (errors.InvalidRegex("x", location="offset 3"), 400),
-        (errors.InfernixError("x"), 500),
+        (errors.ConstraintDeadEnd("x", hint="y"), 422, "dead_end"),
+        (errors.NonFiniteLogits("x"), 500, "non_finite"),
+        (errors.InvalidRegex("x", location="offset 3"), 400, "refused"),
+        (budget.timeout(10.0), 400, "refused"),  # kinds of errors that are at home elsewhere
+        (budget.busy(), 400, "refused"),
+        (budget.CompileCrash("x", hint="y"), 400, "refused"),
+        (errors.InfernixError("x"), 500, "error"),
     ],
 )
-def test_errors_travel_through_a_record(error, status):
+def test_errors_travel_through_a_record(error, status, outcome):
     record = error_record(error)
+    assert outcome_of({"error": record}, "stop") == outcome
     assert all(value is None or isinstance(value, str) for value in record.values())
     again = error_from(record)
     assert type(again) is type(error)
